@@ -1,8 +1,8 @@
-"""Back ends: other compilers, and people's own C, which compete with schedules for tasks.
+"""Backends: other compilers and users' C kernels, which compete with schedules for tasks.
 
     generators --Question, Order--> external_code, in a process without MLIR --Backend--> MadeObject
-    rewrites: ops that stand for a kernel's call in a program, and the call
+    rewrites: placeholder operations for kernels, and their lowering to calls
 
-`plugin` is what the engine knows of it: `Rivals` of a search. `backend` holds the `Backend` that plug-ins register
-under ``autotune.backends``; `library` and `tvm` are such.
+`plugin` is the interface to the engine: the `Rivals` of a search. `backend` defines the `Backend` protocol of plug-ins,
+which register under ``autotune.backends``; `library` and `tvm` are built in.
 """

@@ -1,7 +1,7 @@
-"""Back ends: generators of machine code for a task, beside families of schedules; the `Backend` that plug-ins are.
+"""Backends: generators of machine code for tasks, as alternatives to schedules; defines the `Backend` protocol.
 
-A back end runs in a process of its own, in which nothing of MLIR is loaded: its compiler may bring another LLVM. What
-it makes replaces the task, and is verified, timed and recorded as a schedule is.
+A backend runs in a separate process without MLIR, since its compiler may load another LLVM. Its code replaces the task,
+and is verified, measured and recorded like a schedule.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,57 +19,57 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 
 BACKENDS = "autotune.backends"  # group of entry points
-CALLS = NeededRewrite("kernels", 1)  # what replaces a task by a call
+CALLS = NeededRewrite("kernels", 1)  # rewrite that replaces a task by a call
 
 
 class Backend(Protocol):
-    """One back end. Plug-ins register, under the entry-point group ``autotune.backends``, a function that opens one.
+    """A code generator. Plug-ins register a factory function under the entry-point group ``autotune.backends``.
 
-    The function is given what follows the colon in ``--backend NAME:ARGUMENT``, a text that may be empty.
+    The factory receives the text after the colon in ``--backend NAME:ARGUMENT``, which may be empty.
     """
 
     @property
     def name(self) -> str:
-        """How records know it: letters, digits and underscores."""
+        """Name in records: letters, digits and underscores."""
         ...
 
     def version(self) -> str:
-        """Whatever decides, besides task and config, which code it makes; in a line."""
+        """Return one line with everything that determines the generated code besides task and config."""
         ...
 
     def missing(self) -> str:
-        """What has to be installed first, a sentence with the command; empty if nothing has."""
+        """Return a sentence on what must be installed, with the command; empty if nothing is missing."""
         ...
 
     def refuses(self, task: Task, machine: Machine) -> str:
-        """Why it does not cover a task, the rest of a sentence that begins with "it"; empty if it does."""
+        """Return why it does not cover a task, as the rest of a sentence that begins with "it"; empty if it does."""
         ...
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """The knobs of a task it covers; constraints are functions of a module, as a space crosses processes."""
+        """Return the search space of a covered task; constraints must be module-level functions, to be pickled."""
         ...
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """A config that is good without any search."""
+        """Return the default config."""
         ...
 
     def make(self, task: Task, config: Config, machine: Machine) -> MadeObject:
-        """Make a task's code.
+        """Generate the code of a task.
 
         Raises:
-            CompileError: The code cannot be made; the stage says where.
+            CompileError: Code generation fails; the stage says where.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a back end has for a task.
+    """A backend's offer for a task.
 
     Attributes:
-        refusal: Why it does not cover the task; empty if it does.
-        space: Knobs of the task.
-        default: Config without any search.
+        refusal: Reason why it does not cover the task; empty if it does.
+        space: Search space of the task.
+        default: Default config.
     """
 
     refusal: str
@@ -79,14 +79,14 @@ class Offer:
 
 @dataclass(frozen=True)
 class BackendFamily(Family):
-    """A back end as searches know it: like a family, but for writing no script.
+    """A backend as a `Family` of a search, which generates kernels instead of scripts.
 
     Attributes:
-        offers: What it has for each task, by tag.
-        kernel: Makes a task's code; raises `KernelError` where that fails.
-        name: Name of the back end.
-        version: What decides, besides task and config, which code it makes.
-        fallback: Always false: a back end comes beside families, not for want of them.
+        offers: Offer for each task, by tag.
+        kernel: Generator of a task's code; it raises `KernelError` on failure.
+        name: Name of the backend.
+        version: Everything that determines the generated code besides task and config.
+        fallback: Always false: a backend is an alternative to families, not a fallback.
     """
 
     offers: Mapping[str, Offer] = field(compare=False)
@@ -96,19 +96,19 @@ class BackendFamily(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Return whether it has code for a task."""
+        """Return whether the backend covers a task."""
         return task.tag in self.offers and not self.offers[task.tag].refusal
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Its knobs."""
+        """Return the search space of a task."""
         return self._offer(task).space
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Its config without any search."""
+        """Return the default config of a task."""
         return self._offer(task).default
 
     def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
-        """The code of a config; it is made when it is to be compiled."""
+        """Return the program of a config; its code is generated when it is compiled."""
         chosen = " ".join(f"{name}={value}" for name, value in sorted(config.items()))
         origin = f"{CALLS} by {self.name} ({self.version}): {chosen}"
         make = partial(self.kernel, task, config, machine)
@@ -116,7 +116,7 @@ class BackendFamily(Family):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What decides which code it makes."""
+        """Everything that determines the generated code besides task and config."""
         return {"backend": f"{CALLS} {self.version}"}
 
     def _offer(self, task: Task) -> Offer:

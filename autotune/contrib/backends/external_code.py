@@ -1,4 +1,4 @@
-"""What a back end does, in a process of its own only: nothing here imports MLIR, whose LLVM may be another.
+"""Execution of backends, in a separate process only: this module does not import MLIR, whose LLVM may be another.
 
 Question(spec, tasks) --ask_offers--> Offers; Order(spec, task, config) --make--> ExternalKernel
 """
@@ -31,12 +31,12 @@ FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-f
 
 @dataclass(frozen=True)
 class Question:
-    """Tasks that a back end may cover.
+    """A query for a backend's offers.
 
     Attributes:
-        spec: The back end, ``NAME`` or ``NAME:ARGUMENT``.
-        tasks: The tasks.
-        machine: Host that code is made for.
+        spec: Backend, ``NAME`` or ``NAME:ARGUMENT``.
+        tasks: Tasks that it may cover.
+        machine: Target machine.
     """
 
     spec: str
@@ -46,12 +46,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Offers:
-    """What a back end answers.
+    """A backend's offers.
 
     Attributes:
-        name: How records know it.
-        version: What decides, besides task and config, which code it makes.
-        offers: What it has for each task, in order.
+        name: Name in records.
+        version: Everything that determines the generated code besides task and config.
+        offers: Offer for each task, in order.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Offers:
 
 @dataclass(frozen=True)
 class Order:
-    """Code that a back end is to make."""
+    """A request to generate code."""
 
     spec: str
     task: Task
@@ -71,11 +71,11 @@ class Order:
 
 @cache
 def open_backend(spec: str) -> Backend:
-    """The back end that a spec names.
+    """Open the backend that a spec names.
 
     Raises:
-        ScheduleError: No back end of that name is installed, or its argument is wrong.
-        MachineError: Something that it needs is missing.
+        ScheduleError: No backend of that name is installed, or its argument is wrong.
+        MachineError: A requirement is missing.
     """
     name, _, argument = spec.partition(":")
     opened = cast(Callable[[str], Backend], load_point(find_point(BACKENDS, "back end", name, ScheduleError)))(argument)
@@ -85,11 +85,11 @@ def open_backend(spec: str) -> Backend:
 
 
 def ask_offers(question: Question) -> Offers:
-    """What a back end has for some tasks.
+    """Query a backend's offers for tasks.
 
     Raises:
-        ScheduleError: There is no such back end, or it fails.
-        MachineError: Something that it needs is missing.
+        ScheduleError: The backend is not installed or fails.
+        MachineError: A requirement is missing.
     """
     backend, machine = open_backend(question.spec), question.machine
     try:
@@ -101,7 +101,7 @@ def ask_offers(question: Question) -> Offers:
 
 
 def offer_of(backend: Backend, task: Task, machine: Machine) -> Offer:
-    """What a back end has for a task that is one output of inputs of known sizes; for others none has anything."""
+    """Return a backend's offer for a task; tasks must have one output, static sizes and no gathers."""
     if len(task.payload.outputs) != 1 or task.grows or task.root.gathers or len(task.payload.arguments) < 2:
         return Offer("takes only tasks of one output with static sizes and indices")
     if refusal := backend.refuses(task, machine):
@@ -110,7 +110,7 @@ def offer_of(backend: Backend, task: Task, machine: Machine) -> Offer:
 
 
 def make(order: Order) -> ExternalKernel | Evaluation:
-    """A task's code, under a name of its own; where it cannot be made, an `Evaluation` that says why."""
+    """Generate a task's kernel with a unique symbol; on failure, return an `Evaluation` with the reason."""
     try:
         backend = open_backend(order.spec)
         made = backend.make(order.task, order.config, order.machine)
@@ -125,20 +125,20 @@ def make(order: Order) -> ExternalKernel | Evaluation:
 
 
 def message_of(error: Exception) -> str:
-    """Message of what external code raised, in a line."""
+    """Return the message of an exception of external code, as one line."""
     return first_lines(f"{type(error).__name__}: {error}")
 
 
 def symbol_of(backend: str, tag: str) -> str:
-    """The name that a kernel has in a program: one that no other code has."""
+    """Return the unique symbol of a kernel in a program."""
     return f"autotune_kernel_{identifier(backend)}_{identifier(tag)}"
 
 
 def named(made: MadeObject, symbol: str) -> MadeObject:
-    """An object whose function has another name, the only one that it shows; made of LLVM IR where that is given.
+    """Rename the function of an object and hide all other symbols; LLVM IR is compiled to an object first.
 
     Raises:
-        CompileError: Stage ``jit``; the bytes are neither.
+        CompileError: Stage ``jit``; the code is neither an object nor LLVM IR.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
         before, after = os.path.join(folder, "before.o"), os.path.join(folder, "after.o")
@@ -153,10 +153,10 @@ def named(made: MadeObject, symbol: str) -> MadeObject:
 
 
 def run_tool(name: str, *arguments: str) -> None:
-    """Run a tool of LLVM's on what a back end made.
+    """Run an LLVM tool on the code of a backend.
 
     Raises:
-        CompileError: Stage ``jit``; the tool refuses it.
+        CompileError: Stage ``jit``; the tool fails.
     """
     done = subprocess.run([find_tool(name), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:

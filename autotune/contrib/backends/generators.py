@@ -1,4 +1,4 @@
-"""Back ends in a tuning run: asked what they have for its tasks, and for code, in a process of their own."""
+"""The backends of a tuning run: query their offers and generate code, in a separate process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 @contextmanager
 def open_generators(specs: Sequence[str], seconds: float) -> Iterator["CodeGenerators"]:
-    """The back ends of a run, until the block ends; no process where there are none.
+    """Open the backends of a run until the block ends; without backends, no process is started.
 
     Args:
-        specs: The back ends, each ``NAME`` or ``NAME:ARGUMENT``.
-        seconds: Seconds that generating one task's code may take.
+        specs: Backends, each ``NAME`` or ``NAME:ARGUMENT``.
+        seconds: Time limit of generating one task's code, in seconds.
 
     Yields:
-        The back ends.
+        The backends.
     """
     with Worker(seconds, library=True) if specs else nullcontext() as worker:
         yield CodeGenerators(tuple(specs), worker, seconds)
@@ -38,13 +38,13 @@ def open_generators(specs: Sequence[str], seconds: float) -> Iterator["CodeGener
 
 @dataclass
 class CodeGenerators:
-    """The back ends of a run; they live as long as their process.
+    """The backends of a run, for the lifetime of their process.
 
     Attributes:
-        specs: The back ends.
-        worker: Process that they run in; `None` where there are none.
-        seconds: Seconds that generating one task's code may take.
-        made: Code so far, by back end, task and config.
+        specs: Backends, each ``NAME`` or ``NAME:ARGUMENT``.
+        worker: Process that they run in; `None` without backends.
+        seconds: Time limit of generating one task's code, in seconds.
+        made: Cache of generated kernels, by backend, task and config.
     """
 
     specs: tuple[str, ...]
@@ -53,43 +53,43 @@ class CodeGenerators:
     made: dict[tuple[str, str, str], ExternalKernel] = field(default_factory=dict)
 
     def families(self, tasks: Sequence[Task], machine: Machine) -> tuple[tuple[BackendFamily, ...], tuple[str, ...]]:
-        """Back ends for some tasks, as searches know them, and what they leave out, a sentence each.
+        """Return all backends as families for the given tasks, and a sentence on each task that one does not cover.
 
         Raises:
-            ScheduleError: A back end is not installed or fails, or two have one name.
-            MachineError: Something that one needs is missing, or it ends its process.
+            ScheduleError: A backend is not installed or fails, or two have the same name.
+            MachineError: A requirement is missing, or a backend crashes.
         """
-        found = tuple(self.family(spec, tasks, machine) for spec in self.specs)
-        names = [family.name for family in found]
+        families = tuple(self.family(spec, tasks, machine) for spec in self.specs)
+        names = [family.name for family in families]
         if len(set(names)) < len(names):
             raise ScheduleError(f"back ends must have distinct names, got {', '.join(names)}; leave one out")
-        return found, refusals(found)
+        return families, refusals(families)
 
     def family(self, spec: str, tasks: Sequence[Task], machine: Machine) -> BackendFamily:
-        """A back end for some tasks, as searches know it.
+        """Return a backend as a family for the given tasks.
 
         Raises:
-            ScheduleError: There is no such back end, or it fails.
-            MachineError: Something that it needs is missing, or it ends its process.
+            ScheduleError: The backend is not installed or fails.
+            MachineError: A requirement is missing, or the backend crashes.
         """
-        found = self._call(ask_offers, Question(spec, tuple(map(without_functions, tasks)), machine))
-        if isinstance(found, Evaluation):
-            raise MachineError(f"back end {spec} must say what it covers, it was {found.outcome}: {found.diagnostic}")
-        offers = {task.tag: offer for task, offer in zip(tasks, found.offers, strict=True)}
-        return BackendFamily(offers, partial(self.kernel, spec), found.name, found.version)
+        answer = self._call(ask_offers, Question(spec, tuple(map(without_functions, tasks)), machine))
+        if isinstance(answer, Evaluation):
+            raise MachineError(f"back end {spec} must say what it covers, it was {answer.outcome}: {answer.diagnostic}")
+        offers = {task.tag: offer for task, offer in zip(tasks, answer.offers, strict=True)}
+        return BackendFamily(offers, partial(self.kernel, spec), answer.name, answer.version)
 
     def kernel(self, spec: str, task: Task, config: Config, machine: Machine) -> ExternalKernel:
-        """A task's code.
+        """Return the kernel of a task and config, cached.
 
         Raises:
-            KernelError: The code cannot be made.
+            KernelError: Code generation fails.
         """
         key = (spec, task.tag, config_key(config))
         if key not in self.made:
-            found = self._call(make, Order(spec, without_functions(task), dict(config), machine))
-            if isinstance(found, Evaluation):
-                raise KernelError(found.outcome, found.diagnostic)
-            self.made[key] = found
+            kernel = self._call(make, Order(spec, without_functions(task), dict(config), machine))
+            if isinstance(kernel, Evaluation):
+                raise KernelError(kernel.outcome, kernel.diagnostic)
+            self.made[key] = kernel
         return self.made[key]
 
     def _call(self, function: Callable[[A], T], argument: A) -> T | Evaluation:
@@ -99,12 +99,12 @@ class CodeGenerators:
 
 
 def without_functions(task: Task) -> Task:
-    """A task as back ends see it, without functions, which would bring MLIR along."""
+    """Return a task without Python functions, whose pickles would import MLIR in the backends' process."""
     return replace(task, payload=bare(task.payload))
 
 
 def refusals(families: Sequence[BackendFamily]) -> tuple[str, ...]:
-    """What back ends do not cover, a sentence each."""
+    """Return a sentence on each task that a backend does not cover."""
     return tuple(
         f"back end {family.name} leaves out {tag}: it {offer.refusal}"
         for family in families

@@ -1,4 +1,4 @@
-"""Your own micro-kernels: C that you wrote, or an object you have, and a text that says which tasks it computes.
+"""Users' micro-kernels: C source or an object file, and a contract in TOML that says which tasks it computes.
 
     symbol = "fast_matmul"             the function
     source = "fast_matmul.c"           or object = "fast_matmul.o"
@@ -49,17 +49,17 @@ SIZES = ("batch", "m", "n", "k")
 
 @dataclass(frozen=True)
 class Contract:
-    """What a text says of a function.
+    """The description of a user's function.
 
     Attributes:
         path: File of the contract.
         symbol: Name of the function.
-        source: File of C, empty where there is an object.
-        object: Object file, empty where there is C.
+        source: C source file; empty for an object.
+        object: Object file; empty for C source.
         flags: Flags of the C compiler.
         passes: Sizes that the function takes after its pointers.
-        computes: Which tasks it computes.
-        knobs: Values of each macro that may be chosen.
+        computes: Conditions on the tasks that it computes.
+        knobs: Values of each macro that is a knob.
     """
 
     path: Path
@@ -73,29 +73,29 @@ class Contract:
 
     @property
     def code(self) -> Path:
-        """The file that the function comes from, C or object."""
+        """Path of the C source or object file."""
         return self.path.parent / (self.source or self.object)
 
 
 @dataclass(frozen=True)
 class Library:
-    """A function of one's own, as a back end called as its contract's file is."""
+    """A user's function as a backend, named after the file of its contract."""
 
     contract: Contract
 
     @property
     def name(self) -> str:
-        """The contract's file without its suffix."""
+        """Name of the contract's file without its suffix, as an identifier."""
         return identifier(self.contract.path.stem)
 
     def missing(self) -> str:
-        """A C compiler, where there is C to compile."""
+        """Return a sentence if the C compiler is required and missing."""
         if not self.contract.source or shutil.which(COMPILER):
             return ""
         return f"{self.contract.path} needs a C compiler, {COMPILER} is not there; install one, or give an object"
 
     def version(self) -> str:
-        """Hash of contract and code, and the compiler."""
+        """Return the hash of contract and code, and the version of the compiler."""
         return f"{self._digest}{f', {self._compiler}' if self.contract.source else ''}"
 
     @cached_property
@@ -109,7 +109,7 @@ class Library:
         return first_lines(done.stdout, 1)
 
     def refuses(self, task: Task, machine: Machine) -> str:
-        """Why the contract is not of a task."""
+        """Return why the function does not compute a task."""
         computes = self.contract.computes
         if "task" in computes:
             return "" if fnmatchcase(task.tag, computes["task"]) else f"is for tasks called {computes['task']}"
@@ -119,27 +119,27 @@ class Library:
         return next((why for why in broken_terms(product, computes)), "")
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """The contract's knobs."""
+        """Return the contract's knobs as a search space."""
         return Space(tuple(Knob(name, values) for name, values in self.contract.knobs.items()))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The first value of each."""
+        """Return the first value of each knob."""
         return {name: values[0] for name, values in self.contract.knobs.items()}
 
     def make(self, task: Task, config: Config, machine: Machine) -> MadeObject:
         """Compile the function for the task's sizes, which are macros ``M``, ``N``, ``K``, ``BATCH``.
 
         Raises:
-            CompileError: Stage ``lower``; the compiler refuses it.
+            CompileError: Stage ``lower``; the compiler fails.
         """
-        contract, known = self.contract, sizes_of(task.contraction)
-        sizes = tuple(known[name] for name in contract.passes)
+        contract, sizes_by_name = self.contract, sizes_of(task.contraction)
+        sizes = tuple(sizes_by_name[name] for name in contract.passes)
         if not contract.source:
             code = contract.code.read_bytes()
             return MadeObject(
                 contract.symbol, code, sizes, f"{contract.object}, an object of its own", str(contract.path)
             )
-        macros = {name.upper(): size for name, size in known.items()} | dict(config)
+        macros = {name.upper(): size for name, size in sizes_by_name.items()} | dict(config)
         flags = [*contract.flags, *(f"-D{name}={value}" for name, value in macros.items())]
         made_by = f"{self._compiler}: {COMPILER} {' '.join(flags)} {contract.source}"
         return MadeObject(
@@ -151,7 +151,7 @@ def open_library(argument: str) -> Library:
     """Kernels of your own C library, declared by a contract in TOML.
 
     Raises:
-        ScheduleError: There is no such contract, or it says what no contract may.
+        ScheduleError: The contract does not exist or is invalid.
     """
     path = Path(argument)
     if not argument or not path.is_file():
@@ -169,7 +169,7 @@ def open_library(argument: str) -> Library:
 
 
 def broken_constraints(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """What is wrong with a contract, the rest of a sentence that begins with its name."""
+    """Yield the faults of a contract, each as the rest of a sentence that begins with its name."""
     for name in data.keys() - KEYS:
         yield f"must hold {', '.join(sorted(KEYS))} alone, it has {name!r}"
     if not isinstance(data.get("symbol"), str) or identifier(data["symbol"]) != data["symbol"]:
@@ -191,7 +191,7 @@ def broken_constraints(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
 
 
 def broken_constraints_of_task(data: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with what a contract says of tasks."""
+    """Yield the faults of a contract's conditions on tasks."""
     computes = data.get("computes")
     if not isinstance(computes, dict) or len({"op", "task"} & computes.keys()) != 1:
         yield "must say in [computes] which op, or which task, the function is of"
@@ -213,12 +213,12 @@ def broken_constraints_of_task(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_size(bound: object) -> bool:
-    """Return whether a bound is a whole number from 1 on."""
+    """Return whether a bound is a positive integer."""
     return type(bound) is int and bound > 0
 
 
 def broken_terms(product: Contraction, computes: Mapping[str, Any]) -> Iterator[str]:
-    """Why a product of matrices is not what a contract says."""
+    """Yield why a matrix product does not meet a contract's conditions."""
     dtype = computes.get("dtype", "f32")
     if product.dtype != dtype or product.stored_b:
         yield f"is for {dtype}"
@@ -232,15 +232,15 @@ def broken_terms(product: Contraction, computes: Mapping[str, Any]) -> Iterator[
 
 
 def sizes_of(product: Contraction | None) -> dict[str, int]:
-    """Sizes of a product of matrices by name; of another task none."""
+    """Return the sizes of a matrix product by name; empty for another task."""
     return {name: getattr(product, name) for name in SIZES} if product is not None else {}
 
 
 def compile_c(source: Path, flags: list[str]) -> bytes:
-    """A file of C as an object.
+    """Compile a C source file to an object.
 
     Raises:
-        CompileError: Stage ``lower``; the compiler refuses it.
+        CompileError: Stage ``lower``; the compiler fails.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
         target = os.path.join(folder, "kernel.o")

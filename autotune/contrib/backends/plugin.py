@@ -1,4 +1,4 @@
-"""The feature as searches know it: back ends by name, which compete for tasks."""
+"""Interface to searches: backends by name, which compete with families for tasks."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -11,19 +11,19 @@ from autotune.registry import find_point
 
 
 class Backends:
-    """Back ends as `Rivals`: names are ``NAME`` or ``NAME:ARGUMENT``."""
+    """Backends as `Rivals`: names are ``NAME`` or ``NAME:ARGUMENT``."""
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse a back end that is not installed."""
+        """Check that all backends are installed."""
         for name in names:
             find_point(BACKENDS, "back end", name.partition(":")[0], ScheduleError)
 
     def open(self, names: Sequence[str], seconds: float) -> AbstractContextManager[OpenRivals]:
-        """The back ends of a run, in a process of their own."""
+        """Open the backends of a run, in a separate process."""
         from autotune.contrib.backends.generators import open_generators
 
         return open_generators(names, seconds)
 
 
 RIVALS = Backends()
-LISTING = Listing()  # of back ends
+LISTING = Listing()  # of backends

@@ -1,8 +1,8 @@
-"""TVM: MetaSchedule's design spaces of a task as knobs, what they choose compiled by TVM, on one thread.
+"""The TVM backend: MetaSchedule's design spaces as knobs, compiled by TVM for one thread.
 
-MetaSchedule writes sketches of a schedule, with decisions left open: sizes of tiles, steps to unroll, where a block is
-computed (Shao et al., Tensor Program Optimization with Probabilistic Programs, NeurIPS 2022). Which sketch, and each of
-its decisions, is a knob; our search chooses, our worker verifies and times.
+MetaSchedule generates sketches of a schedule with open sampling decisions: tile sizes, unroll steps, compute locations
+(Shao et al., Tensor Program Optimization with Probabilistic Programs, NeurIPS 2022). The sketch and each of its
+decisions are knobs of this project's search, and the code is verified and measured like a schedule.
 """
 
 from dataclasses import dataclass
@@ -23,51 +23,51 @@ NAME, PACKAGE, EXTRA = "tvm", "apache-tvm", "tvm"
 
 @dataclass(frozen=True)
 class Tvm:
-    """TVM, as the back end ``tvm``."""
+    """The backend ``tvm``."""
 
     name: str = NAME
 
     def missing(self) -> str:
-        """TVM, where it is not installed."""
+        """Return a sentence if TVM is not installed."""
         if find_spec("tvm") is not None:
             return ""
         return f"back end {NAME} needs {PACKAGE}, it is not installed; {install_command(EXTRA)}"
 
     def version(self) -> str:
-        """Version of the package, and the processor that it compiles for."""
+        """Return the name and version of the package."""
         return f"{PACKAGE} {version_of(PACKAGE) or 'of unknown version'}"
 
     def refuses(self, task: Task, machine: Machine) -> str:
-        """Why TVM's language does not say what a task computes, or MetaSchedule has no sketch of it."""
+        """Return why a task cannot be translated to TVM, or why MetaSchedule has no sketch of it."""
         return str(self._workshop.refusal(task))
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Sketches and their decisions."""
-        found: Space = self._workshop.sketches(task).space
-        return found
+        """Return the search space of the sketches and their decisions."""
+        space: Space = self._workshop.sketches(task).space
+        return space
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Tiles of vectors in the first sketch that tiles."""
-        found: Config = self._workshop.sketches(task).default
-        return found
+        """Return the default values of the decisions in the first sketch."""
+        config: Config = self._workshop.sketches(task).default
+        return config
 
     def make(self, task: Task, config: Config, machine: Machine) -> MadeObject:
-        """Apply a sketch with its decisions, and compile.
+        """Apply a sketch with its decisions, and compile the result.
 
         Raises:
-            CompileError: The decisions do not fit together, or TVM refuses what they make.
+            CompileError: The decisions are inconsistent, or TVM fails.
         """
         try:
             made: MadeObject = self._workshop.make(task, config)
         except CompileError:
             raise
-        except Exception as error:  # TVM raises classes of its own for all kinds of refusals
+        except Exception as error:  # TVM raises its own exception classes
             raise CompileError("transform", first_lines(f"{type(error).__name__}: {error}")) from error
         return made
 
     @cached_property
     def _workshop(self) -> Any:  # noqa: ANN401
-        """What needs TVM, loaded when it is asked."""
+        """Interface to TVM, which is imported on first use."""
         from autotune.contrib.backends.tvm_workshop import Workshop
 
         return Workshop()

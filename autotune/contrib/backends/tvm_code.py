@@ -1,7 +1,8 @@
-"""From a scheduled module of TVM's to LLVM IR of a C function: pointers in, and nothing that TVM's runtime has to do.
+"""Lowering of a scheduled TVM module to LLVM IR of a C function on pointers, without TVM's runtime.
 
-TVM writes a function of its own calling convention around one that takes pointers; that one is called here. Memory for
-intermediates, which TVM asks its runtime for, is cut off an array of the object, last in, first out.
+TVM generates an internal function on pointers, and a wrapper of its own calling convention. A new wrapper calls the
+internal function. Memory for intermediates, which TVM requests from its runtime, is allocated as a stack in a global
+array of the object.
 """
 
 import re
@@ -41,16 +42,16 @@ define internal i32 @autotune_give(i32 %kind, i32 %device, ptr %place) {
 
 
 def write_llvm(tvm: Any, module: Any, target: Any, names: Sequence[str]) -> str:  # noqa: ANN401
-    """LLVM IR of a function `SYMBOL` that does what function ``main`` of a module does.
+    """Compile function ``main`` of a module to LLVM IR of a function `SYMBOL` on pointers.
 
     Args:
-        tvm: The package.
-        module: The module, scheduled.
-        target: What it is for.
-        names: Names of the arrays that it takes, in order.
+        tvm: TVM package.
+        module: Scheduled module.
+        target: TVM target.
+        names: Names of the module's arrays, in order.
 
     Raises:
-        CompileError: Stage ``lower``; TVM writes it otherwise than this knows.
+        CompileError: Stage ``lower``; the generated IR has an unknown form.
     """
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         text = tvm.tirx.build(module, target=target).inspect_source("ll")
@@ -68,22 +69,22 @@ def write_llvm(tvm: Any, module: Any, target: Any, names: Sequence[str]) -> str:
         )
     if "Workspace = internal" in text:
         text += MEMORY.replace("BYTES", str(bytes_asked(text)))
-    taken = ", ".join(f"ptr %{name}" for name in names)
+    parameters = ", ".join(f"ptr %{name}" for name in names)
     result = "" if body[1] == "void" else "%done = "
-    return f"{text}\ndefine void @{SYMBOL}({taken}) {{\n  {result}{call}\n  ret void\n}}\n"
+    return f"{text}\ndefine void @{SYMBOL}({parameters}) {{\n  {result}{call}\n  ret void\n}}\n"
 
 
 def unaligned(text: str) -> str:
-    """LLVM IR that takes no address for a multiple of more than four bytes: weights may lie anywhere."""
+    """Reduce alignments in LLVM IR to four bytes and remove assumptions, since weights may be less aligned."""
     text = "\n".join(line for line in text.split("\n") if "call void @llvm.assume" not in line)
     return ALIGNED.sub("align 4", text)
 
 
 def bytes_asked(text: str) -> int:
-    """Bytes of all intermediates, as if none ended before another began.
+    """Return the total size of all intermediates in bytes, an upper bound of the memory in use.
 
     Raises:
-        CompileError: Stage ``lower``; a size is known at run time only.
+        CompileError: Stage ``lower``; a size is dynamic.
     """
     sizes = ASKED.findall(text)
     if not sizes or not all(size.isdigit() for size in sizes):
@@ -92,14 +93,14 @@ def bytes_asked(text: str) -> int:
 
 
 def given(parameters: Sequence[tuple[str, str]], names: Sequence[str]) -> Iterator[str]:
-    """What is given to TVM's function: arrays by their names, and the number of the device.
+    """Yield the call operands of TVM's internal function: arrays by name, and 0 for the device number.
 
     Args:
-        parameters: Kind and name of each parameter.
+        parameters: LLVM type and name of each parameter.
         names: Names of the arrays.
 
     Raises:
-        CompileError: Stage ``lower``; the function takes something else.
+        CompileError: Stage ``lower``; the function has another parameter.
     """
     for kind, name in parameters:
         if kind == "ptr" and name not in names:

@@ -1,4 +1,4 @@
-"""Decisions that MetaSchedule's sketches leave open, as knobs."""
+"""Mapping of the sampling decisions of MetaSchedule's sketches to knobs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from autotune.core.space import Condition, Knob, Space, Value
 TILE, CHOICE, LOCATION = "SamplePerfectTile", "SampleCategorical", "SampleComputeLocation"
 KINDS = {TILE: "tile", CHOICE: "choice", LOCATION: "place"}
 SKETCH = "sketch"
-LOCATIONS = (-2, -1, 0, 1, 2, 3, 4, 5)  # inlined, at the top, in a loop
+LOCATIONS = (-2, -1, 0, 1, 2, 3, 4, 5)  # compute locations: inlined, at the root, in a loop
 MOST_FACTORS = 2000  # values of a knob
 SPATIAL_LEVELS = 4  # of the tiling SSRSRS
 LANES = 16
@@ -19,12 +19,12 @@ LANES = 16
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision that a sketch leaves open.
+    """A sampling decision of a sketch.
 
     Attributes:
-        kind: One of `KINDS`.
-        knob: The knob that it is.
-        candidates: What a choice is among.
+        kind: Sampling instruction, one of `KINDS`.
+        knob: Knob of the decision.
+        candidates: Values of a categorical decision.
     """
 
     kind: str
@@ -32,14 +32,14 @@ class Decision:
     candidates: tuple[int, ...] = ()
 
     def of(self, value: Value) -> Any:  # noqa: ANN401
-        """The decision in TVM's terms."""
+        """Convert a value of the knob to TVM's decision."""
         if self.kind == TILE:
             return [int(factor) for factor in str(value).split("x")]
         return self.candidates.index(int(value)) if self.kind == CHOICE else int(value)
 
 
 def read_decisions(trace: Any, number: int) -> Iterator[Decision]:  # noqa: ANN401
-    """The decisions of a sketch, in order, what it sampled for itself first among the values."""
+    """Yield the decisions of a sketch, in order."""
     positions = count()
     for instruction in trace.insts:
         kind = instruction.kind.name
@@ -58,25 +58,25 @@ def read_decisions(trace: Any, number: int) -> Iterator[Decision]:  # noqa: ANN4
 
 
 def tilings(sampled: Sequence[int], most: int) -> list[tuple[int, ...]]:
-    """All ways to write a size as a product of as many factors, the last one at most so large, in order."""
+    """Return the factorizations of a size into the sampled number of factors, the last one at most `most`, in order."""
     size, levels = prod(sampled), len(sampled)
     divisors = [d for d in range(1, size + 1) if size % d == 0]
-    found: list[tuple[int, ...]] = []
+    factorizations: list[tuple[int, ...]] = []
 
     def extend(rest: int, inner: tuple[int, ...]) -> None:
         if len(inner) == levels - 1:
-            found.append((rest, *inner))
+            factorizations.append((rest, *inner))
             return
         for factor in divisors:
             if rest % factor == 0 and (inner or factor <= most):
                 extend(rest // factor, (factor, *inner))
 
     extend(size, ())
-    return found[:MOST_FACTORS]
+    return factorizations[:MOST_FACTORS]
 
 
 def space_of(decisions: Sequence[Sequence[Decision]]) -> tuple[Space, dict[str, Value]]:
-    """The knobs of all sketches: a decision counts where its sketch is chosen."""
+    """Return the search space of all sketches and its default; decisions are conditional on their sketch."""
     knobs = [Knob(SKETCH, tuple(range(len(decisions))))]
     conditions, default = [], dict[str, Value]({SKETCH: 0})
     for number, sketch in enumerate(decisions):
@@ -90,7 +90,7 @@ def space_of(decisions: Sequence[Sequence[Decision]]) -> tuple[Space, dict[str, 
 
 
 def defaults_of(sketch: Sequence[Decision]) -> list[Value]:
-    """Vectors along the last loop that is tiled in space, four steps of the others in registers, four of sums."""
+    """Return default values: 16 lanes along the last spatial loop, register tiles of 4 for others and reductions."""
     values: list[Value] = []
     for index, each in enumerate(sketch):
         if each.kind != TILE:
@@ -98,15 +98,15 @@ def defaults_of(sketch: Sequence[Decision]) -> list[Value]:
             continue
         levels = str(each.knob.values[0]).count("x") + 1
         after = sketch[index + 1] if index + 1 < len(sketch) else None
-        spatial = levels == SPATIAL_LEVELS
-        more = after is not None and after.kind == TILE and str(after.knob.values[0]).count("x") + 1 == levels
-        wanted = (1, 1, LANES) if spatial and not more else (1, 4, 1) if spatial else (4,) * (levels - 1)
+        is_spatial = levels == SPATIAL_LEVELS
+        is_followed = after is not None and after.kind == TILE and str(after.knob.values[0]).count("x") + 1 == levels
+        wanted = (1, 1, LANES) if is_spatial and not is_followed else (1, 4, 1) if is_spatial else (4,) * (levels - 1)
         values.append(nearest(each.knob, wanted))
     return values
 
 
 def nearest(knob: Knob, wanted: Sequence[int]) -> Value:
-    """The tiling whose inner factors are as wanted, or the largest below."""
+    """Return the tiling whose inner factors are the wanted ones, or the largest below."""
 
     def score(value: Value) -> tuple[int, ...]:
         inner = [int(factor) for factor in str(value).split("x")][1:]

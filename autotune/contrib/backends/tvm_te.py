@@ -1,4 +1,4 @@
-"""A task in TVM's tensor expressions: every op becomes one computation over its loops."""
+"""Translation of a task to TVM's tensor expressions: every operation becomes one ``te.compute``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -14,8 +14,8 @@ DTYPES = {
     **{"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"},
     **{"i1": "bool", "i8": "int8", "i32": "int32", "i64": "int64", "index": "int64"},
 }
-PREDICATES = {  # in the order of the predicates' numbers
-    "arith.cmpi": ("EQ", "NE", *("LT", "LE", "GT", "GE") * 2),  # unsigned ones are of indices alone
+PREDICATES = {  # indexed by MLIR's predicate numbers
+    "arith.cmpi": ("EQ", "NE", *("LT", "LE", "GT", "GE") * 2),  # unsigned ones occur on indices only
     "arith.cmpf": ("", "EQ", "GT", "GE", "LT", "LE", "NE"),
 }
 CASTS = (
@@ -31,45 +31,45 @@ NAMES = {  # functions of tvm.tirx
     **{f"math.{name}": name for name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos")},
     **{"math.floor": "floor", "math.ceil": "ceil"},
 }
-SUMS = {  # what sums, and what changes no sum
+SUMS = {  # reduction operation -> TVM's reducer, neutral element
     **dict.fromkeys(("arith.addf", "arith.addi"), ("sum", 0.0)),
     **dict.fromkeys(("arith.maximumf", "arith.maxnumf"), ("max", -inf)),
     **dict.fromkeys(("arith.minimumf", "arith.minnumf"), ("min", inf)),
 }
-FAR = 1e37  # beyond it, the start of a maximum or minimum is no number that data has
+FAR = 1e37  # a start of a maximum or minimum beyond this counts as infinite
 
 
 class UntranslatedOpError(Exception):
-    """What a task computes is not written here; the message names it."""
+    """An operation has no translation; the message names it."""
 
 
 class TensorExpressions:
-    """Writes tasks in TVM's language."""
+    """Translator of tasks to TVM."""
 
     def __init__(self) -> None:
-        """Load TVM."""
+        """Import TVM."""
         from tvm import te, tirx
 
         self.te, self.tirx = te, tirx
 
     def function_of(self, task: Task) -> Any:  # noqa: ANN401
-        """A task as a function.
+        """Translate a task to a PrimFunc.
 
         Raises:
-            UntranslatedOpError: There is an op that is not written here.
+            UntranslatedOpError: An operation has no translation.
         """
-        given = [a for a in task.payload.arguments if a.role != "output"]
-        arrays = {a.name: self.te.placeholder(a.shape, DTYPES[a.dtype], name=a.name) for a in given}
+        inputs_ = [a for a in task.payload.arguments if a.role != "output"]
+        arrays = {a.name: self.te.placeholder(a.shape, DTYPES[a.dtype], name=a.name) for a in inputs_}
         inputs = list(arrays.values())
         for position in reversed(range(len(task.ops))):
             arrays[name_of(task, position)] = self.write_op(task, position, arrays)
         return self.te.create_prim_func([*inputs, arrays[name_of(task, 0)]])
 
     def write_op(self, task: Task, position: int, arrays: Mapping[str, Tensor]) -> Tensor:
-        """An op as a computation.
+        """Translate an operation to a computation.
 
         Raises:
-            UntranslatedOpError: The op writes elsewhere than at its loops, or something in it is not written here.
+            UntranslatedOpError: The operation or its output indexing has no translation.
         """
         op, name, start = task.ops[position], name_of(task, position), start_of(task, task.ops[position])
         shape = op.operands[-1].shape
@@ -80,30 +80,30 @@ class TensorExpressions:
         if not axes:
             return self.te.compute(shape, lambda *indices: point.values(indices, op.gives[0]), name=name)
         last, value = sum_of(op, start)
-        kind, neutral = SUMS[last.name]
-        total: Callable[..., Expr] = getattr(self.te, kind)
+        reducer, neutral = SUMS[last.name]
+        total: Callable[..., Expr] = getattr(self.te, reducer)
         over = [axes[loop] for loop in op.reduced]
         summed = self.te.compute(
-            shape, lambda *indices: total(point.values(indices, value), axis=over), name=f"{name}_{kind}"
+            shape, lambda *indices: total(point.values(indices, value), axis=over), name=f"{name}_{reducer}"
         )
         if is_neutral(start, neutral):
             return summed
         return self.te.compute(shape, lambda *i: self.call(NAMES[last.name], point.start(i), summed(*i)), name=name)
 
     def call(self, name: str, *operands: Expr) -> Expr:
-        """A function of TVM's on expressions."""
+        """Call a TVM function on expressions."""
         return getattr(self.tirx, name)(*operands)
 
 
 class Point:
-    """The arithmetic of an op at a point.
+    """The expressions of an operation at one point of its iteration space.
 
     Args:
-        language: Writes expressions.
-        op: The op.
-        inputs: Arrays that it reads and does not write, in order.
-        axes: Loops that are summed over.
-        start: What is there before the op writes; the name of an array is one of `arrays`.
+        language: Translator.
+        op: Operation to translate.
+        inputs: Input arrays, in order.
+        axes: Reduction axes by loop.
+        start: Initial value of the output; a name refers to `arrays`.
         arrays: Arrays by name.
     """
 
@@ -120,29 +120,29 @@ class Point:
         self._start = arrays[start] if isinstance(start, str) else start
 
     def start(self, indices: Sequence[Expr]) -> Expr:
-        """What is there before the op writes."""
+        """Return the initial value of the output at an index."""
         if self._start is None or isinstance(self._start, int | float):
             return self._language.tirx.const(self._start or 0, DTYPES[self._op.operands[-1].dtype])
         return self._start(*indices)
 
     def values(self, indices: Sequence[Expr], wanted: int) -> Expr:
-        """The value of a number, where the op writes an element at an index."""
+        """Return the expression of the body value with number `wanted`, for the output element at an index."""
         op, loops = self._op, [*range(len(self._op.sizes))]
         points: list[Expr] = [self._axes[loop].var if loop in self._axes else None for loop in loops]
         for loop, here in zip(op.operands[-1].loops, indices, strict=True):
             points[loop or 0] = here
         pairs = zip(self._inputs, op.inputs, strict=True)
-        known: list[Expr] = [array(*(index_at(i, points) for i in read.indices)) for array, read in pairs]
-        known.append(self.start(indices))
-        for step in op.body[: max(0, wanted + 1 - len(known))]:
-            known.append(self.step(step, [known[number] for number in step.operands], points))
-        return known[wanted]
+        body_values: list[Expr] = [array(*(index_at(i, points) for i in read.indices)) for array, read in pairs]
+        body_values.append(self.start(indices))
+        for step in op.body[: max(0, wanted + 1 - len(body_values))]:
+            body_values.append(self.step(step, [body_values[number] for number in step.operands], points))
+        return body_values[wanted]
 
     def step(self, step: BodyOp, operands: Sequence[Expr], loops: Sequence[Expr]) -> Expr:
-        """A step.
+        """Translate an operation of the body.
 
         Raises:
-            UntranslatedOpError: The step is not written here.
+            UntranslatedOpError: The operation has no translation.
         """
         language, dtype = self._language, DTYPES.get(step.dtypes[0], "")
         if step.name in NAMES:
@@ -162,17 +162,17 @@ class Point:
 
 
 def is_neutral(start: float | str | None, neutral: float) -> bool:
-    """Return whether a sum, maximum or minimum starts from what changes nothing."""
+    """Return whether a reduction starts from its neutral element."""
     if not isinstance(start, int | float):
         return False
     return start == neutral or (abs(neutral) == inf and start * neutral > 0 and abs(start) >= FAR)
 
 
 def sum_of(op: Op, start: Number | str | None) -> tuple[BodyOp, int]:
-    """The step that sums, and the number of the value that it sums.
+    """Return the reduction operation of a body, and the number of the value that it reduces.
 
     Raises:
-        UntranslatedOpError: The step is no plain sum, maximum or minimum.
+        UntranslatedOpError: The reduction is no plain sum, maximum or minimum.
     """
     old, last = len(op.inputs), op.maker(op.gives[0])
     if last is None or last.name not in SUMS or last.operands.count(old) != 1 or start is None:
@@ -183,8 +183,8 @@ def sum_of(op: Op, start: Number | str | None) -> tuple[BodyOp, int]:
 
 
 def index_at(index: Index, loops: Sequence[Expr]) -> Expr:
-    """An index at a point."""
-    found: Expr = index.constant
+    """Return the expression of an affine index at a point."""
+    expression: Expr = index.constant
     for loop, factor in index.terms:
-        found = found + (loops[loop] if factor == 1 else loops[loop] * factor)
-    return found
+        expression = expression + (loops[loop] if factor == 1 else loops[loop] * factor)
+    return expression

@@ -1,6 +1,6 @@
-"""Where TVM works: design spaces of tasks as knobs, and schedules by their values. TVM is loaded when it is asked.
+"""Interface to TVM: MetaSchedule's design spaces as knobs, and code of a config. TVM is imported lazily.
 
-MetaSchedule's rules for processors are used but for those that share work out among cores.
+The schedule rules are MetaSchedule's for CPUs, without parallelization.
 """
 
 import sys
@@ -33,13 +33,13 @@ class Sketches:
     """MetaSchedule's design space of a task.
 
     Attributes:
-        module: The task in TVM's language.
-        context: MetaSchedule's context.
-        traces: A trace a sketch.
+        module: The task as a TVM module.
+        context: MetaSchedule's tune context.
+        traces: Trace of each sketch.
         decisions: Decisions of each sketch, in order.
-        space: The knobs.
-        default: Config without any search.
-        arrays: Names of the arrays that the module takes, in order.
+        space: Search space of all sketches.
+        default: Default config.
+        arrays: Names of the module's arguments, in order.
     """
 
     module: Any
@@ -52,10 +52,10 @@ class Sketches:
 
 
 class Workshop:
-    """TVM, loaded."""
+    """The imported TVM package, and the design spaces of tasks."""
 
     def __init__(self) -> None:
-        """Load TVM, but for its instructions for tensors, which take 15 s and no rule here uses."""
+        """Import TVM without its tensor intrinsics, which take 15 s to load and which the rules here do not use."""
         sys.modules.setdefault(INTRINSICS, ModuleType(INTRINSICS))
         import tvm
         from tvm.s_tir import meta_schedule
@@ -68,7 +68,7 @@ class Workshop:
         self._known: dict[str, Sketches] = {}
 
     def refusal(self, task: Task) -> str:
-        """Why there is no sketch of a task; empty if there is one."""
+        """Return why there is no sketch of a task; empty if there is one."""
         if not is_described(task):
             return "computes what is not described op by op"
         try:
@@ -80,10 +80,10 @@ class Workshop:
         return ""
 
     def sketches(self, task: Task) -> Sketches:
-        """The design space of a task.
+        """Return the design space of a task, cached.
 
         Raises:
-            UntranslatedOpError: Something of it is not written in TVM's language.
+            UntranslatedOpError: An operation cannot be translated to TVM.
         """
         if task.tag not in self._known:
             self._known[task.tag] = self._sketch(task)
@@ -97,14 +97,14 @@ class Workshop:
         context, traces = self._design(module)
         decisions = tuple(tuple(read_decisions(trace, number)) for number, trace in enumerate(traces))
         space, default = space_of(decisions)
-        given = (each.name for each in task.payload.arguments if each.role != "output")
-        arrays = (*given, str(function.params[-1].name))
+        inputs = (each.name for each in task.payload.arguments if each.role != "output")
+        arrays = (*inputs, str(function.params[-1].name))
         return Sketches(module, context, traces, decisions, space, default, arrays)
 
     def _design(self, module: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
-        """MetaSchedule's context for a module, and a trace a sketch.
+        """Return MetaSchedule's context for a module, and the trace of each sketch.
 
-        Where a position that rules draw for a block does not suit a block before it, rules are left out.
+        Rules are dropped one by one if a compute location that they sample is invalid for an earlier block.
         """
         for wanted in WHOLE:
             try:
@@ -121,7 +121,7 @@ class Workshop:
         return context, tuple(schedule.trace for schedule in context.generate_design_space())
 
     def _rules(self, *, reuses: bool, locations: bool) -> list[Any]:
-        """Rules; `reuses` with results kept in caches of their own, `locations` with drawn compute locations."""
+        """Return the schedule rules; `reuses` adds write caches, `locations` adds sampled compute locations."""
         rule = self._ms.schedule_rule
         reuse = rule.ReuseType(req="may", levels=[1, 2], scope="global") if reuses else None
         return [
@@ -152,10 +152,10 @@ class Workshop:
         ]
 
     def make(self, task: Task, config: Config) -> MadeObject:
-        """The code of a config.
+        """Generate the code of a config.
 
         Raises:
-            CompileError: Stage ``transform``; the decisions do not fit together.
+            CompileError: Stage ``transform``; the decisions are inconsistent.
         """
         found = self.sketches(task)
         number = int(config[SKETCH])

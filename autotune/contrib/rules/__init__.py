@@ -1,4 +1,4 @@
-"""Rewrite rules: patterns in MLIR's own PDL, read from text and applied to a payload before its tasks are found.
+"""Rewrite rules: patterns in MLIR's PDL, read from text and applied to a payload before it is partitioned into tasks.
 
-`plugin` is what the engine knows of it: a `Rewriter`, stage ``rewritten`` of `show`, and `list rules`.
+`plugin` is the interface to the engine: a `Rewriter`, stage ``rewritten`` of `show`, and `list rules`.
 """

@@ -1,8 +1,8 @@
-"""Applying rules: one firing at a time, until none fires, with every step seen. In the isolated process.
+"""Application of rules to a fixpoint, one rewrite at a time, in the isolated process.
 
-Upstream's greedy driver matches; it is let go for one rewrite a time, without folding, so that each step has a name,
-what it leaves can be verified, and a module that was there before is a circle. On most payloads nothing fires, and they
-stay as they are, to the letter: all this is done to a copy.
+MLIR's greedy driver is limited to one rewrite per call, without folding: each rewrite is then attributed to a rule, its
+result is verified, and a module that occurred before reveals a cycle. Rewrites are applied to a copy; if no rule fires,
+the payload is unchanged.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ from autotune.core.errors import RuleError
 from autotune.core.printable import one_line
 from autotune.core.scripts.rules import Firing, Rewriting, Rules
 
-FIRINGS = 1000  # that any set may need, besides one an op of the payload
+FIRINGS = 1000  # allowed for any rules, in addition to one for each operation of the payload
 FUSED = "builtin.module(func.func(linalg-fuse-elementwise-ops),canonicalize)"
-SHOWN = 6  # names of a circle, or of the last steps before the bound
+SHOWN = 6  # rule names shown of a cycle, or before the limit
 
 
 def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
     """Apply rules to a payload's module until none fires.
 
     Args:
-        module: The module; it stays as it is.
-        rules: The rules.
+        module: Module of the payload; it is not modified.
+        rules: Rules to apply.
 
     Returns:
-        The module itself where nothing fired, else another one; and what fired.
+        The module itself if nothing fired, else a rewritten copy; and a record of what fired.
 
     Raises:
-        RuleError: The rules cannot be read, come to no end, or leave a module that no payload may be.
+        RuleError: The rules cannot be read, do not terminate, or leave an invalid payload.
     """
     if not rules.ours and not rules.source:
         return module, Rewriting()
@@ -45,11 +45,11 @@ def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
         return module, Rewriting(book.rules)
     driver = Driver(book, copy_module(module))
     driver.run()
-    beyond = driver.beside(fused(driver.module))
-    if may_fire(book, beyond.module) and str(beyond.module) != str(driver.module):  # on which none fires any more
-        beyond.run()
-    if len(beyond.firings) > len(driver.firings):
-        driver = beyond
+    fused_driver = driver.beside(fused(driver.module))
+    if may_fire(book, fused_driver.module) and str(fused_driver.module) != str(driver.module):  # at its fixpoint
+        fused_driver.run()
+    if len(fused_driver.firings) > len(driver.firings):
+        driver = fused_driver
     if not driver.firings:
         return module, Rewriting(book.rules)
     if rules.source and (fault := program_fault(driver.module)) is not None:
@@ -60,30 +60,30 @@ def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
 
 
 def may_fire(book: RuleBook, module: ir.Module) -> bool:
-    """Return whether a module has all ops that some pattern asks for."""
-    there = every_name(module)
-    return any(there.issuperset(pattern.needs) for pattern in book.patterns)
+    """Return whether a module has all operations that some pattern requires."""
+    present = every_name(module)
+    return any(present.issuperset(pattern.needs) for pattern in book.patterns)
 
 
 def fused(module: ir.Module) -> ir.Module:
-    """A copy in which operations on elements that follow each other share a body, where rules of bodies see them."""
+    """Return a copy with elementwise operations fused, so that rules can match combined bodies."""
     copy = copy_module(module)
     run_passes(copy, FUSED)
     return copy
 
 
 class Driver:
-    """Patterns on their way over a module, which changes in place.
+    """Applies patterns to a module in place.
 
     Args:
-        book: The rules.
-        module: The module.
-        beside: Driver of another module in the same context, whose patterns are compiled.
+        book: Rules to apply.
+        module: Module to rewrite.
+        beside: Driver of another module in the same context, whose compiled patterns and firings are reused.
 
     Attributes:
-        module: The module.
-        firings: What fired so far, in order.
-        most: Number of firings after which the rules count as endless.
+        module: Module that is rewritten.
+        firings: Rules that fired so far, in order.
+        most: Number of firings after which the rules are considered nonterminating.
     """
 
     def __init__(self, book: RuleBook, module: ir.Module, beside: "Driver | None" = None) -> None:
@@ -93,9 +93,9 @@ class Driver:
         self._signatures = signatures(module)
         self.firings: list[Firing] = list(beside.firings) if beside is not None else []
         self._names = set[str]()
-        given = (beside._patterns, beside._functions) if beside is not None else patterns_of(book)
-        self._patterns: list[Pattern] = given[0]
-        self._functions: Functions = given[1]
+        compiled = (beside._patterns, beside._functions) if beside is not None else patterns_of(book)
+        self._patterns: list[Pattern] = compiled[0]
+        self._functions: Functions = compiled[1]
         self._config = GreedyRewriteConfig()
         self._config.max_iterations = 1
         self._config.max_num_rewrites = 1
@@ -104,14 +104,14 @@ class Driver:
         self._config.region_simplification_level = GreedySimplifyRegionLevel.DISABLED
 
     def beside(self, module: ir.Module) -> "Driver":
-        """What goes on with another module after the same firings; one of the two runs at a time."""
+        """Return a driver for another module that continues after the same firings; only one may run at a time."""
         return Driver(self._book, module, self)
 
     def run(self) -> None:
-        """Let rules fire until none does, those of most benefit first.
+        """Apply rules until none fires, in order of decreasing benefit.
 
         Raises:
-            RuleError: The rules do not end, or one leaves what breaks a constraint of its ops.
+            RuleError: The rules do not terminate, or one leaves invalid IR.
         """
         self._functions.firings = self.firings
         seen, self._names = {self._digest(): 0}, every_name(self.module)
@@ -122,7 +122,7 @@ class Driver:
                 self._exhaust(pattern, seen)
 
     def _exhaust(self, pattern: Pattern, seen: dict[str, int]) -> None:
-        """Let a pattern fire until it does not."""
+        """Apply a pattern until it does not match."""
         while self._names.issuperset(pattern.needs) and self._step(pattern):
             self._verify()
             digest = self._digest()
@@ -134,25 +134,25 @@ class Driver:
                 raise RuleError(f"rules must end after {self.most} firings, the last were {last}; drop one")
 
     def _step(self, pattern: Pattern) -> bool:
-        """Let a pattern fire once; returns whether it did."""
+        """Apply a pattern once; return whether it fired."""
         count = len(self.firings)
         try:
             apply_greedily(self.module, pattern.compiled(), self._config)
         except Exception as error:
             if self._functions.error is None and not isinstance(error, RuntimeError):
-                raise  # that is no word of its being stopped before it converged
+                raise  # RuntimeError: the driver stopped before it converged
         if self._functions.error is not None:
             why = one_line(str(self._functions.error))[:200]
             raise RuleError(f"rule {pattern.rule} must be applicable, {why}; mend it")
-        self._names = every_name(self.module)  # also of what did not fire, so that they are those of the module
+        self._names = every_name(self.module)  # even if nothing fired: the driver may have changed the module
         return len(self.firings) > count
 
     def _verify(self) -> None:
         try:
             self.module.operation.verify()
         except ir.MLIRError as error:
-            where = self.firings[-1]
-            raise RuleError(f"a rule must leave valid IR, {where} does not{describe(error)}; mend the rule") from error
+            firing = self.firings[-1]
+            raise RuleError(f"a rule must leave valid IR, {firing} does not{describe(error)}; mend the rule") from error
         if signatures(self.module) != self._signatures:
             raise RuleError(f"a rule must leave functions as they are, {self.firings[-1]} does not; mend the rule")
 
@@ -161,24 +161,24 @@ class Driver:
 
 
 def signatures(module: ir.Module) -> dict[str | None, str]:
-    """Type of every function of a module, by name."""
+    """Return the type of every function of a module, by name."""
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     return {symbol(op): str(op.attributes["function_type"]) for op in functions}
 
 
 def circle(firings: Sequence[Firing]) -> str:
-    """A sentence on rules that came back to where they were."""
+    """Describe a cycle of rules in a sentence."""
     shown = " -> ".join(map(str, firings[:SHOWN]))
     rest = f" -> {len(firings) - SHOWN} more" if len(firings) > SHOWN else ""
     return f"{shown}{rest} leads back to where it began"
 
 
 def rewrite_text(text: str, name: str, rules: Rules) -> Rewriting:
-    """What rules make of a payload's text; makes a context of its own.
+    """Apply rules to a payload's text, in a new context.
 
     Raises:
         CompileError: The text does not parse.
-        RuleError: The rules are refused, as by `rewrite`.
+        RuleError: The rules are rejected, as by `rewrite`.
     """
     with context():
         return rewrite(parse(text, name), rules)[1]

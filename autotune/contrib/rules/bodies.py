@@ -1,11 +1,11 @@
-"""What structured ops compute, as conditions of rules ask: one operation an element, by numbers, along rows."""
+"""Analysis of the bodies of structured operations, for native constraints of rules."""
 
 from mlir import ir
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import fill_of, maker
 
-NAMED = {  # element-wise ops with a name of their own, and what each computes of an element
+NAMED = {  # named elementwise operations, and their scalar operations
     "linalg.add": "arith.addf",
     "linalg.sub": "arith.subf",
     "linalg.mul": "arith.mulf",
@@ -13,13 +13,13 @@ NAMED = {  # element-wise ops with a name of their own, and what each computes o
     "linalg.negf": "arith.negf",
     "linalg.exp": "math.exp",
 }
-OF_TRUTH = ("arith.extui", "arith.uitofp", "arith.sitofp")  # the same number, of what is 0 or 1
+OF_TRUTH = ("arith.extui", "arith.uitofp", "arith.sitofp")  # conversions that keep 0 and 1
 EQUAL = 0  # predicate of arith.cmpi
-TWO = 2  # operands of an operation on elements
+TWO = 2  # operands of a binary operation
 
 
 def single(op: ir.Operation) -> ir.Operation | None:
-    """The one operation in the body of a generic op that yields its result; `None` for any other op."""
+    """Return the only operation in the body of a ``linalg.generic``, without constants; `None` if there are others."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
     body = [inner.operation for inner in op.regions[0].blocks[0].operations]
@@ -30,21 +30,21 @@ def single(op: ir.Operation) -> ir.Operation | None:
 
 
 def operand_number(op: ir.Operation, value: ir.Value) -> int | None:
-    """The operand of a structured op whose elements are an argument of its body; `None` of another value."""
+    """Return the index of the operand that a block argument stands for; `None` for another value."""
     block = op.regions[0].blocks[0]
     positions = [number for number, argument in enumerate(block.arguments) if argument == value]
     return positions[0] if positions else None
 
 
 def is_whole(op: ir.Operation, number: int) -> bool:
-    """Return whether an operand of a structured op is read element by element as the result is written."""
+    """Return whether the indexing maps of an operand and the result are both the identity."""
     maps = indexing_maps(op)
     rank = maps[-1].n_dims
     return dimensions(maps[number]) == dimensions(maps[-1]) == list(range(rank))
 
 
 def computes_by_element(op: ir.Operation, name: ir.Attribute) -> bool:
-    """Return whether an op on tensors is one operation on elements of its inputs, in their order, all of one shape."""
+    """Return whether an operation on tensors applies one scalar operation to its inputs, in order and of one shape."""
     wanted = ir.StringAttr(name).value
     if op.name in NAMED:
         return NAMED[op.name] == wanted and isinstance(op.results[0].type, ir.RankedTensorType)
@@ -58,7 +58,7 @@ def computes_by_element(op: ir.Operation, name: ir.Attribute) -> bool:
 
 
 def number_of(attribute: ir.Attribute) -> float | None:
-    """The number that a constant is, or that a constant tensor holds everywhere; `None` for any other."""
+    """Return the number of a scalar or splat constant; `None` for any other."""
     if isinstance(attribute, ir.DenseElementsAttr):
         if not attribute.is_splat:
             return None
@@ -67,45 +67,45 @@ def number_of(attribute: ir.Attribute) -> float | None:
 
 
 def known_number(value: ir.Value) -> float | None:
-    """The number that a value is everywhere: a constant, or a tensor that is filled with one."""
+    """Return the number of a scalar constant, splat constant or filled tensor; `None` for another value."""
     fill = fill_of(value)
     made_by = maker(fill.operands[0] if fill is not None else value)
     return number_of(made_by.attributes["value"]) if made_by is not None and made_by.name == "arith.constant" else None
 
 
 def same_number(found: float | None, wanted: float) -> bool:
-    """Return whether a number is another, to the sign of a zero."""
+    """Return whether two numbers are equal, including the sign of zero."""
     return found is not None and found == wanted and str(found) == str(wanted)
 
 
 def beside(op: ir.Operation, name: ir.Attribute, number: ir.Attribute) -> ir.Value | None:
-    """The operand of an operation that another one, a number everywhere, stands beside; it has the result's type.
+    """Return the operand of a binary operation whose other operand is the given number; it has the result's type.
 
-    The operation is on scalars, vectors or tensors, or on elements of tensors. What does not commute has the number
-    second.
+    The operation is on scalars, vectors or tensors, or in the body of a ``linalg.generic``. If it does not commute, the
+    number must be the second operand. Return `None` if there is no such operand.
     """
-    wanted, at = ir.StringAttr(name).value, float(ir.FloatAttr(number).value)
+    wanted, wanted_number = ir.StringAttr(name).value, float(ir.FloatAttr(number).value)
     inner = op if op.name == wanted else single(op)
     if op.name in NAMED and NAMED[op.name] == wanted and len(op.operands) > TWO:
-        return beside_in(list(op.operands)[:TWO], at, op, wanted)
+        return beside_in(list(op.operands)[:TWO], wanted_number, op, wanted)
     if inner is None or inner.name != wanted or len(inner.operands) != TWO:
         return None
     if inner is op:
-        return beside_in(list(op.operands), at, op, wanted)
+        return beside_in(list(op.operands), wanted_number, op, wanted)
     values = []
     for value in inner.operands:
         position = operand_number(op, value)
         if position is not None and position >= len(op.operands) - 1:
-            return None  # what is there already: a sum
+            return None  # the output operand: a reduction
         whole = position is not None and (is_whole(op, position) or known_number(op.operands[position]) is not None)
         if position is not None and not whole:
             return None
         values.append(op.operands[position] if position is not None else value)
-    return beside_in(values, at, op, wanted)
+    return beside_in(values, wanted_number, op, wanted)
 
 
 def beside_in(values: list[ir.Value], number: float, op: ir.Operation, name: str) -> ir.Value | None:
-    """Of two values the one beside a number, where it can stand for an op's result."""
+    """Return the one of two values whose other is the number, if it has the type of the result; else `None`."""
     first, second = values
     if same_number(known_number(second), number) and first.type == op.results[0].type:
         return first
@@ -116,28 +116,28 @@ def beside_in(values: list[ir.Value], number: float, op: ir.Operation, name: str
 
 
 def permutation_of(op: ir.Operation) -> list[int] | None:
-    """Dimension of an op's input that each dimension of its result is, where it does nothing but move elements."""
+    """Return the input dimension of each result dimension if an operation is a transpose; else `None`."""
     if op.name not in ("linalg.transpose", "linalg.generic") or not moves_elements(op):
         return None
     read, written = map(dimensions, indexing_maps(op))
-    known = [d for d in written if d is not None]
-    if None in read or len(set(known)) != len(written) or sorted(known) != sorted(d for d in read if d is not None):
+    present = [d for d in written if d is not None]
+    if None in read or len(set(present)) != len(written) or sorted(present) != sorted(d for d in read if d is not None):
         return None
     return [read.index(d) for d in written]
 
 
 def undoes(op: ir.Operation, other: ir.Operation) -> ir.Value | None:
-    """The value that an op gives back, since it moves elements to where they were before another op moved them."""
+    """Return the input of the inner transpose if the outer one is its inverse; else `None`."""
     second, first = permutation_of(op), permutation_of(other)
     if first is None or second is None or op.operands[0] != other.results[0]:
         return None
     composed = [first[d] for d in second]
-    same = other.operands[0].type == op.results[0].type
-    return other.operands[0] if composed == list(range(len(composed))) and same else None
+    same_type = other.operands[0].type == op.results[0].type
+    return other.operands[0] if composed == list(range(len(composed))) and same_type else None
 
 
 def is_same_along_rows(op: ir.Operation, value: ir.Value) -> bool:
-    """Return whether a value of an element-wise body is the same for all elements along the last dimension."""
+    """Return whether a value of an elementwise body is invariant along the last dimension."""
     position = operand_number(op, value)
     if position is None:
         return maker(value) is not None and known_number(value) is not None
@@ -147,7 +147,7 @@ def is_same_along_rows(op: ir.Operation, value: ir.Value) -> bool:
 
 
 def shifted(op: ir.Operation) -> ir.Value | None:
-    """The tensor that an op shifts row by row: it adds to, or takes from, each row what is the same all along it."""
+    """Return the tensor that an operation adds one number for each row to, or subtracts it from; else `None`."""
     inner = single(op)
     if inner is None or inner.name not in ("arith.addf", "arith.subf") or len(inner.operands) != TWO:
         return None
@@ -165,17 +165,17 @@ def shifted(op: ir.Operation) -> ir.Value | None:
 
 
 def takes_off_rows(op: ir.Operation) -> bool:
-    """Return whether an op takes from every row of its first input the row's own number in its second one."""
+    """Return whether an operation subtracts its second input, one number for each row, from its first one."""
     inner = single(op)
     if inner is None or inner.name != "arith.subf" or len(op.operands) != TWO + 1:
         return False
-    whole = [operand_number(op, value) for value in inner.operands] == [0, 1] and is_whole(op, 0)
+    in_order = [operand_number(op, value) for value in inner.operands] == [0, 1] and is_whole(op, 0)
     rank = indexing_maps(op)[-1].n_dims
-    return whole and dimensions(indexing_maps(op)[1]) in ([*range(rank - 1)], [*range(rank - 1), None])
+    return in_order and dimensions(indexing_maps(op)[1]) in ([*range(rank - 1)], [*range(rank - 1), None])
 
 
 def is_row_maximum(op: ir.Operation) -> bool:
-    """Return whether an op gives the maximum of every row of its input, starting from minus infinity."""
+    """Return whether an operation computes the maximum of every row of its input, starting from minus infinity."""
     inner = single(op)
     if inner is None or inner.name not in ("arith.maximumf", "arith.maxnumf") or len(op.operands) != TWO:
         return False
@@ -183,27 +183,27 @@ def is_row_maximum(op: ir.Operation) -> bool:
         return False
     read, written = map(dimensions, indexing_maps(op))
     rank = indexing_maps(op)[0].n_dims
-    along = read == list(range(rank)) and written in ([*range(rank - 1)], [*range(rank - 1), None])
-    return along and known_number(op.operands[1]) == float("-inf")
+    by_rows = read == list(range(rank)) and written in ([*range(rank - 1)], [*range(rank - 1), None])
+    return by_rows and known_number(op.operands[1]) == float("-inf")
 
 
 def compares_indices(op: ir.Operation) -> bool:
-    """Return whether a generic op without inputs writes an identity matrix, by comparing its two indices."""
+    """Return whether a ``linalg.generic`` without inputs writes an identity matrix, by comparing its two indices."""
     if len(op.operands) != 1 or [dimensions(amap) for amap in indexing_maps(op)] != [[0, 1]]:
         return False
     shape = op.results[0].type.shape
-    found = maker(op.regions[0].blocks[0].operations[-1].operands[0])
-    while found is not None and found.name in OF_TRUTH:
-        if found.name == "arith.sitofp" and str(found.operands[0].type) == "i1":
-            return False  # whose one is -1
-        found = maker(found.operands[0])
-    if found is None or found.name != "arith.cmpi" or ir.IntegerAttr(found.attributes["predicate"]).value != EQUAL:
+    source = maker(op.regions[0].blocks[0].operations[-1].operands[0])
+    while source is not None and source.name in OF_TRUTH:
+        if source.name == "arith.sitofp" and str(source.operands[0].type) == "i1":
+            return False  # true becomes -1
+        source = maker(source.operands[0])
+    if source is None or source.name != "arith.cmpi" or ir.IntegerAttr(source.attributes["predicate"]).value != EQUAL:
         return False
-    makers = [maker(value) for value in found.operands]
+    makers = [maker(value) for value in source.operands]
     indices = [each for each in makers if each is not None and each.name == "linalg.index"]
     return {ir.IntegerAttr(index.attributes["dim"]).value for index in indices} == {0, 1} and shape[0] == shape[1]
 
 
 def is_used_once(op: ir.Operation) -> bool:
-    """Return whether one op alone reads what an op gives."""
+    """Return whether the results of an operation have exactly one use."""
     return sum(1 for result in op.results for _ in result.uses) == 1

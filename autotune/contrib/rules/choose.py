@@ -1,4 +1,4 @@
-"""Rules of choice: those that a user's file leaves to measuring, each tried with and without, on the whole payload."""
+"""Optional rules, marked ``autotune.choice``: they are kept or dropped by measuring the whole payload."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -18,28 +18,28 @@ from autotune.tuning.stages.choose import joined
 from autotune.tuning.stages.user_script import partition_named
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
-MOST = 3  # rules of choice that may fire: each more doubles the programs
+MOST = 3  # optional rules that may fire; each one doubles the number of programs
 EFFORT = Effort(samples=40, seconds=4.0, sample_seconds=0.002)
 
 
 def choose_rules(
     payload: Payload, parts: Partition, machine: Machine, *, floor: float, seed: int, worker: Bench
 ) -> tuple[Payload, Partition, tuple[str, ...]]:
-    """Race what all sets of rules of choice leave of a payload, with default schedules; a tie goes to more rules.
+    """Measure the payload under all subsets of the optional rules, with default schedules; ties keep more rules.
 
     Args:
-        payload: The payload, with its rules.
-        parts: Partition of what all of them leave.
+        payload: Payload with its rules.
+        parts: Partition of the payload rewritten by all rules.
         machine: The host.
-        floor: Relative differences below this are noise.
+        floor: Relative difference below which times count as equal.
         seed: Seed of the input data.
-        worker: Bench to race in.
+        worker: Bench to measure in.
 
     Returns:
-        The payload with the rules that are worth it, its partition, and what was found, a sentence each.
+        The payload with the selected rules, its partition, and a sentence on the result.
 
     Raises:
-        RuleError: There are more rules of choice than can be tried.
+        RuleError: More than `MOST` optional rules fire.
     """
     names = parts.rewriting.choices
     if not names:
@@ -50,8 +50,8 @@ def choose_rules(
     variants = {"": (payload, parts)}
     for count in range(1, len(names) + 1):
         for left_out in combinations(names, count):
-            other = without_rules(payload, left_out)
-            variants.setdefault(" and ".join(left_out), (other, partition_named(other)))
+            variant = without_rules(payload, left_out)
+            variants.setdefault(" and ".join(left_out), (variant, partition_named(variant)))
     times = race(payload, [partition for _, partition in variants.values()], machine, seed, worker)
     if times[0] is None:
         return payload, parts, (f"rules of choice: all apply, what they leave could not be timed: {', '.join(names)}",)
@@ -63,7 +63,7 @@ def choose_rules(
 def race(
     payload: Payload, variants: Sequence[Partition], machine: Machine, seed: int, worker: Bench
 ) -> list[Samples | None]:
-    """Interleaved times of partitions of a payload, in some processes; `None` for one that failed."""
+    """Measure partitions of a payload, interleaved, in several processes; `None` for one that failed."""
     programs = tuple(default_candidate(parts, machine) for parts in variants)
     job = Job(payload, programs, machine, seed + 1, EFFORT)
     races = []
@@ -75,19 +75,19 @@ def race(
 
 
 def settle(times: Sequence[Samples | None], floor: float) -> int:
-    """The first of those that the race does not tell from the fastest."""
-    ran = {i: samples.seconds for i, samples in enumerate(times) if samples is not None}
-    fastest = ran[min(ran, key=lambda i: quiet_time(ran[i]))]
-    return next(i for i, seconds in ran.items() if not is_different(seconds, fastest, floor=floor))
+    """Return the first variant that does not differ significantly from the fastest."""
+    seconds_of = {i: samples.seconds for i, samples in enumerate(times) if samples is not None}
+    fastest = seconds_of[min(seconds_of, key=lambda i: quiet_time(seconds_of[i]))]
+    return next(i for i, seconds in seconds_of.items() if not is_different(seconds, fastest, floor=floor))
 
 
 def describe(names: Sequence[str], left_out: str, times: Sequence[Samples | None], chosen: int) -> str:
-    """A sentence on what was chosen."""
-    everything, mine = times[0], times[chosen]
-    if not left_out or everything is None or mine is None:
+    """Describe the selection in a sentence."""
+    all_rules, selected = times[0], times[chosen]
+    if not left_out or all_rules is None or selected is None:
         return f"rules of choice: {', '.join(names)} applied, nothing was faster by default schedules without"
-    found = ratio_interval(everything.seconds, mine.seconds)
+    ratio = ratio_interval(all_rules.seconds, selected.seconds)
     return (
-        f"rules of choice: {left_out} not applied, {found.estimate:.3g} x [{found.low:.3g}, {found.high:.3g}] as fast "
+        f"rules of choice: {left_out} not applied, {ratio.estimate:.3g} x [{ratio.low:.3g}, {ratio.high:.3g}] as fast "
         "without, by default schedules"
     )

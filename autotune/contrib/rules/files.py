@@ -1,4 +1,4 @@
-"""Rules of a user: the file is read here, and parsed in the isolated process alone."""
+"""Users' rule files: they are read here, and parsed in the isolated process only."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +19,14 @@ REQUIREMENT = "be rules that MLIR takes and applies to an end, it {}"
 
 
 def read_rules(file: str | Path | None, *, exact: bool = False) -> Rules:
-    """The rules that a user asks for; what is wrong with a file is an error before anything is done with it.
+    """Read and check the rules of a file.
 
     Args:
-        file: File of patterns; ``none`` for no rules at all, `None` for those that come with the tool.
-        exact: Leave out rules that change rounding.
+        file: File of patterns; ``none`` for no rules at all, `None` for the built-in rules.
+        exact: Whether to drop rules that change rounding.
 
     Raises:
-        RuleError: The file cannot be read, or holds no rules.
+        RuleError: The file cannot be read, or contains no valid rules.
     """
     if file is None:
         return Rules(exact=exact)
@@ -39,10 +39,10 @@ def read_rules(file: str | Path | None, *, exact: bool = False) -> Rules:
 
 
 def rules_in_force(rules: Rules) -> tuple[Rule, ...]:
-    """What the rules in force say of themselves.
+    """Return the descriptions of the active rules.
 
     Raises:
-        RuleError: The user's text is not of rules.
+        RuleError: The user's text contains no valid rules.
     """
     return read_apart(
         describe_rules, rules, rules.source or "rules", RuleError, requirement=REQUIREMENT, seconds=SCRIPT_SECONDS
@@ -50,25 +50,25 @@ def rules_in_force(rules: Rules) -> tuple[Rule, ...]:
 
 
 def rewriting_of(payload: Payload) -> Rewriting:
-    """What a payload's rules make of it.
+    """Apply a payload's rules, in the isolated process.
 
     Raises:
-        RuleError: The rules cannot be applied, come to no end, or leave what is no payload.
+        RuleError: The rules cannot be applied, do not terminate, crash, or leave an invalid payload.
     """
-    found = reader().call(rewrite_here, bare(payload), READ_SECONDS)
-    if not isinstance(found, Evaluation):
-        return found
+    rewriting = reader().call(rewrite_here, bare(payload), READ_SECONDS)
+    if not isinstance(rewriting, Evaluation):
+        return rewriting
     names = [rule.name for rule in rules_in_force(payload.rules) if rule.source]
     guilty = [
         name for name in names if not stands(without_rules(payload, tuple(each for each in names if each != name)))
     ]
-    message = f"{found.outcome}: {found.diagnostic}"
+    message = f"{rewriting.outcome}: {rewriting.diagnostic}"
     whose = payload.rules.source or payload.name
     raise RuleError(f"rules must not crash the compiler, {', '.join(guilty) or 'those'} of {whose} did not ({message})")
 
 
 def stands(payload: Payload) -> bool:
-    """Return whether the process survives a payload's rules."""
+    """Return whether the process survives the application of a payload's rules."""
     try:
         return not isinstance(reader().call(rewrite_here, bare(payload), READ_SECONDS), Evaluation)
     except AutotuneError:
@@ -76,10 +76,10 @@ def stands(payload: Payload) -> bool:
 
 
 def rewrite_here(payload: Payload) -> Rewriting:
-    """What a payload's rules make of it, in this process."""
+    """Apply a payload's rules, in this process."""
     return rewrite_text(payload.text, payload.name, payload.rules)
 
 
 def without_rules(payload: Payload, names: tuple[str, ...]) -> Payload:
-    """A payload whose rules leave out some more."""
+    """Return a payload with the named rules excluded."""
     return replace(payload, rules=payload.rules.leaving_out(*names))

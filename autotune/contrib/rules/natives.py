@@ -1,6 +1,6 @@
-"""What patterns may call: conditions that look into bodies, layouts and constants, and writers of ops with bodies.
+"""Native functions of patterns: constraints on bodies, layouts and constants, and rewrites of operations with regions.
 
-Names are part of users' files: they keep their meaning.
+Users' files refer to them by name, so that names and meanings are stable.
 """
 
 import numpy as np
@@ -26,11 +26,11 @@ from autotune.contrib.rules.signature import Native
 from autotune.contrib.rules.writing import combined, read_instead
 
 OP, VALUE, ATTRIBUTE = "operation", "value", "attribute"
-MOST_ELEMENTS = 1 << 24  # of a constant that is looked through
+MOST_ELEMENTS = 1 << 24  # of a constant whose elements are inspected
 
 
 def is_number(attribute: ir.Attribute, number: ir.Attribute) -> bool:
-    """Return whether a constant is a number, or a tensor of it."""
+    """Return whether a constant is the given number, or a splat of it."""
     return number_of(attribute) == float(ir.FloatAttr(number).value)
 
 
@@ -66,7 +66,7 @@ def is_read_by_rows(op: ir.Operation, number: ir.Attribute) -> bool:
 
 
 def are_alike(op: ir.Operation, other: ir.Operation) -> bool:
-    """Return whether two products differ in their operands alone."""
+    """Return whether two contractions are equal except for their operands."""
     product = all(each.name.startswith("linalg.") and linalg.isa_contraction_op(each) for each in (op, other))
     maps, others = map(str, indexing_maps(op)), map(str, indexing_maps(other))
     types = [v.type for v in op.operands] == [v.type for v in other.operands]
@@ -74,7 +74,7 @@ def are_alike(op: ir.Operation, other: ir.Operation) -> bool:
 
 
 def common_factor(op: ir.Operation, other: ir.Operation) -> tuple[ir.Value, ir.Value, ir.Value] | None:
-    """What two products of two factors have in common, and the other factor of each."""
+    """Return the common operand of two products and the other operand of each; `None` if there is none."""
     for mine in (0, 1):
         for theirs in (0, 1):
             if op.operands[mine] == other.operands[theirs]:

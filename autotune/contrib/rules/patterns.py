@@ -1,4 +1,4 @@
-"""Patterns compiled, each alone, and what they may call as the bindings call it."""
+"""Compiled patterns, and the native functions that they call, as callbacks of MLIR's Python bindings."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,17 +12,17 @@ from autotune.contrib.rules.natives import CONDITIONS, WRITERS
 from autotune.contrib.rules.read import REWRITE, RuleBook, RulePattern
 from autotune.core.scripts.rules import Firing
 
-FIRED = "autotune.fired"  # the writer that every pattern begins with
+FIRED = "autotune.fired"  # native rewrite at the start of every pattern that records its firing
 
 
 class Pattern:
-    """One pattern, parsed and compiled in the current context when it is first asked for.
+    """A pattern that is parsed and compiled lazily in the current context.
 
-    Each is compiled alone: upstream mixes up what two patterns get from a condition that both ask.
+    Each pattern is compiled separately: MLIR confuses the results of a native constraint that two patterns call.
 
     Attributes:
-        rule: Name of the rule that it is a form of.
-        needs: Names of the ops that must be there for it to match.
+        rule: Name of its rule.
+        needs: Names of the operations that it requires.
     """
 
     def __init__(self, pattern: RulePattern, functions: "Functions") -> None:
@@ -33,27 +33,27 @@ class Pattern:
         self._compiled: FrozenRewritePatternSet | None = None
 
     def compiled(self) -> FrozenRewritePatternSet:
-        """The pattern as the driver takes it."""
+        """Return the pattern as a frozen pattern set."""
         if self._compiled is None:
             module = parse(self._text, self.rule)
             tell(module.body.operations[0].operation, self.rule)
-            held = PDLModule(module)
+            pdl_module = PDLModule(module)
             for name, function in self._functions.conditions.items():
-                held.register_constraint_function(name, function)
+                pdl_module.register_constraint_function(name, function)
             for name, writer in self._functions.writers.items():
-                held.register_rewrite_function(name, writer)
-            self._compiled = held.freeze()
+                pdl_module.register_rewrite_function(name, writer)
+            self._compiled = pdl_module.freeze()
         return self._compiled
 
 
 class Functions:
-    """What patterns may call, as the bindings call it: of a condition true stands for failure, and none may raise.
+    """Native functions as callbacks of the bindings: constraints return true for failure, and must not raise.
 
     Attributes:
-        firings: List that takes every firing; another one for another driver.
-        error: First error of a condition or writer; `None` where there was none.
-        conditions: Conditions by name.
-        writers: Writers by name.
+        firings: List that firings are appended to; each driver sets its own.
+        error: First exception of a constraint or rewrite; `None` if there was none.
+        conditions: Native constraints by name.
+        writers: Native rewrites by name.
     """
 
     def __init__(self) -> None:
@@ -76,13 +76,13 @@ class Functions:
     def _condition(self, apply: Callable[..., Any]) -> Callable[..., bool]:
         def check(_: PatternRewriter, results: PDLResultList, values: Sequence[object]) -> bool:
             try:
-                found = apply(*map(plain, values))
+                result = apply(*map(plain, values))
             except Exception as error:
                 self.error = self.error or error
                 return True
-            if found is None or found is False:
+            if result is None or result is False:
                 return True
-            for each in found if isinstance(found, tuple) else () if found is True else (found,):
+            for each in result if isinstance(result, tuple) else () if result is True else (result,):
                 results.append(each)
             return False
 
@@ -91,31 +91,31 @@ class Functions:
     def _writer(self, apply: Callable[..., Any]) -> Callable[..., None]:
         def write(rewriter: PatternRewriter, results: PDLResultList, values: Sequence[object]) -> None:
             try:
-                found = apply(rewriter, *map(plain, values))
-            except Exception as error:  # it ends the driver, and the module with it
+                results_ = apply(rewriter, *map(plain, values))
+            except Exception as error:  # the driver aborts, and the module is discarded
                 self.error = self.error or error
                 raise
-            for each in found if isinstance(found, tuple) else (found,):
+            for each in results_ if isinstance(results_, tuple) else (results_,):
                 results.append(each)
 
         return write
 
 
 def patterns_of(book: RuleBook) -> tuple[list[Pattern], Functions]:
-    """The patterns of rules with those of most benefit first, and what they call."""
+    """Return the patterns of rules in order of decreasing benefit, and the functions that they call."""
     functions = Functions()
     return [Pattern(each, functions) for each in sorted(book.patterns, key=lambda each: -each.benefit)], functions
 
 
 def plain(value: object) -> object:
-    """An op as an operation; an attribute or value as what it is."""
+    """Convert an OpView to its operation, and an attribute or value to its concrete class."""
     if isinstance(value, ir.OpView):
         return value.operation
     return value.maybe_downcast() if isinstance(value, (ir.Attribute, ir.Value)) else value
 
 
 def tell(pattern: ir.Operation, rule: str) -> None:
-    """Let a pattern's writing begin with a call that says that it fires, and on which op."""
+    """Insert a native call at the start of a pattern's rewrite that records the firing and its root operation."""
     for op in pattern.regions[0].blocks[0].operations:
         if op.operation.name == REWRITE:
             name = ir.StringAttr.get(rule)

@@ -1,4 +1,4 @@
-"""The feature as the engine knows it: the `Rewriter`, and stage `rewritten` of `show`. MLIR is loaded late."""
+"""Interface to the engine: the `Rewriter`, and stage `rewritten` of `show`. MLIR is imported lazily."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from autotune.plugins import Payload, PayloadStage
 
 
 class PdlRewriter:
-    """Rules in MLIR's PDL; see `Rewriter`."""
+    """The `Rewriter` of rules in MLIR's PDL."""
 
     def read(self, file: str | Path | None, *, exact: bool = False) -> Rules:
-        """The rules that a user asks for."""
+        """Read the rules of a file."""
         from autotune.contrib.rules.files import read_rules
 
         return read_rules(file, exact=exact)
@@ -26,19 +26,19 @@ class PdlRewriter:
         return rewrite(module, rules)
 
     def check(self, text: str, where: str) -> None:
-        """Refuse a text that holds anything but rules."""
+        """Check that a text contains valid rules only."""
         from autotune.contrib.rules.read import parse_rules
 
         parse_rules(text, where)
 
     def rewriting(self, payload: Payload) -> Rewriting:
-        """What a payload's rules make of it."""
+        """Apply a payload's rules, in the isolated process."""
         from autotune.contrib.rules.files import rewriting_of
 
         return rewriting_of(payload)
 
     def prove(self, payload: Payload, parts: Partition, machine: Machine, seed: int, worker: Bench) -> tuple[str, ...]:
-        """Run what a user's rules leave of a payload beside its oracle."""
+        """Verify the payload that a user's rules rewrite against its oracle."""
         from autotune.contrib.rules.prove import prove_rules
 
         return prove_rules(payload, parts, machine, seed, worker)
@@ -46,21 +46,21 @@ class PdlRewriter:
     def choose(
         self, payload: Payload, parts: Partition, machine: Machine, *, floor: float, seed: int, worker: Bench
     ) -> tuple[Payload, Partition, tuple[str, ...]]:
-        """Leave out the rules of choice that are not worth it."""
+        """Drop the optional rules that do not make the payload faster."""
         from autotune.contrib.rules.choose import choose_rules
 
         return choose_rules(payload, parts, machine, floor=floor, seed=seed, worker=worker)
 
 
 def describe(payload: Payload) -> tuple[str, str]:
-    """A payload after its rules, and what fired where."""
+    """Return the rewritten text of a payload, and a line on the rules that fired."""
     from autotune.contrib.rules.report import rewritten
 
     return rewritten(payload)
 
 
 def differ(payload: Payload, first: str, second: str) -> tuple[str, str]:
-    """What rules changed in a payload's text, and what fired where."""
+    """Return a diff of a payload's text before and after its rules, and a line on the rules that fired."""
     from autotune.contrib.rules.report import rewriting_difference
 
     return rewriting_difference(payload, first, second)

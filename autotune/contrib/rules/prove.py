@@ -1,4 +1,4 @@
-"""Rules that a user brings, proved before anything is searched: what they leave of a payload computes the same."""
+"""Verification of a user's rules before a search: the rewritten payload must compute the same results."""
 
 from dataclasses import replace
 
@@ -19,50 +19,50 @@ BUDGET_SECONDS = 120.0  # for one run of the plain lowering
 
 
 def prove_rules(payload: Payload, parts: Partition, machine: Machine, seed: int, worker: Bench) -> tuple[str, ...]:
-    """Run what a user's rules leave of a payload, by its plain lowering, beside the oracle.
+    """Run the payload that a user's rules rewrite, by the plain lowering, and compare it with the oracle.
 
     Args:
-        payload: The payload, with its rules.
-        parts: Partition of what they leave.
+        payload: Payload with its rules.
+        parts: Partition of the rewritten payload.
         machine: The host.
         seed: Seed of the input data.
         worker: Bench to run it in.
 
     Returns:
-        What is to be known of the rules, a sentence each.
+        Notes on the rules, a sentence each.
 
     Raises:
-        RuleError: What they leave computes something else, or does not compile; the error names the rule.
+        RuleError: The rewritten payload computes other results, or does not compile; the error names the rule.
     """
     rewriting = parts.rewriting
     notes = replace(rewriting, rules=()).notes if not payload.rules.ours else rewriting.notes
     if not payload.rules.source or not rewriting.firings:
         return notes
-    found = run_plain(payload, rewriting.after, machine, seed, worker)
-    if found.outcome in RIGHT:
+    evaluation = run_plain(payload, rewriting.after, machine, seed, worker)
+    if evaluation.outcome in RIGHT:
         return notes
-    message = f"{found.outcome}: {found.diagnostic}"
-    if found.outcome in UNTOLD:
+    message = f"{evaluation.outcome}: {evaluation.diagnostic}"
+    if evaluation.outcome in UNTOLD:
         return (*notes, f"rules are proved with the whole alone: before the search that was {message}")
     names = ", ".join(guilty(payload, rewriting, machine, seed, worker))
     raise RuleError(f"rules must change no result, {names} of {payload.rules.source} did ({message}); mend or drop it")
 
 
 def guilty(payload: Payload, rewriting: Rewriting, machine: Machine, seed: int, worker: Bench) -> list[str]:
-    """Rules without any one of which the payload is right; all that fired where there is no such rule."""
+    """Return the rules whose removal alone makes the payload correct; all that fired if there is no such rule."""
     theirs = {rule.name for rule in rewriting.rules if rule.source}
     fired = [name for name in rewriting.counts if name in theirs] or list(rewriting.counts)
-    found = []
+    culprits = []
     for name in fired if len(fired) > 1 else ():
         without = rewriting_of(without_rules(payload, (name,)))
         text = without.after or payload.text
         if run_plain(payload, text, machine, seed, worker).outcome in RIGHT:
-            found.append(name)
-    return found or fired
+            culprits.append(name)
+    return culprits or fired
 
 
 def run_plain(payload: Payload, text: str, machine: Machine, seed: int, worker: Bench) -> Evaluation:
-    """The outcome of the plain lowering of a text beside a payload's oracle."""
+    """Run a text by the plain lowering and compare it with a payload's oracle."""
     job = Job(payload, (Candidate(None, PLAIN, text),), machine, seed, ONCE)
-    (found,) = worker.evaluate(job, BUDGET_SECONDS)
-    return found
+    (evaluation,) = worker.evaluate(job, BUDGET_SECONDS)
+    return evaluation

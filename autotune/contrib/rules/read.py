@@ -1,11 +1,11 @@
-"""Reading rules: a module of PDL patterns, which may be untrusted, checked and described. In the isolated process.
+"""Parsing and validation of rules: a possibly untrusted module of PDL patterns. Runs in the isolated process.
 
-PDL is upstream's language of patterns (https://mlir.llvm.org/docs/Dialects/PDLOps/). What it cannot say, a body or a
-permutation, the conditions and writers of `natives` do. A pattern tells people what it is in attributes:
+PDL is MLIR's pattern language (https://mlir.llvm.org/docs/Dialects/PDLOps/). The native functions of `natives` express
+what PDL cannot, such as bodies and permutations. Attributes of a pattern describe it:
 
-    autotune.before, autotune.after, autotune.when   texts
-    autotune.tolerance   largest difference in float64, 0.0 where nothing is rounded otherwise
-    autotune.choice      it is measured if the rule is worth it; a unit attribute
+    autotune.before, autotune.after, autotune.when   descriptions
+    autotune.tolerance   largest difference in float64; 0.0 if rounding is unchanged
+    autotune.choice      unit attribute: the rule is optional, and kept if it makes the payload faster
 
 Patterns ``@name`` and ``@name.form`` are forms of one rule.
 """
@@ -43,10 +43,10 @@ class RulePattern:
     """A pattern as text.
 
     Attributes:
-        name: Name of the rule, or that with ``.form`` behind.
-        benefit: Those of most benefit fire first.
-        needs: Names of the ops that must be there for it to match.
-        text: The pattern, in PDL.
+        name: Name of the rule, or ``rule.form``.
+        benefit: Priority; patterns of higher benefit are applied first.
+        needs: Names of the operations that it requires.
+        text: Pattern in PDL.
     """
 
     name: str
@@ -56,18 +56,18 @@ class RulePattern:
 
     @property
     def rule(self) -> str:
-        """Name of the rule that it is a form of."""
+        """Name of its rule."""
         return self.name.partition(".")[0]
 
 
 @dataclass(frozen=True)
 class RuleBook:
-    """Rules that are in force, read.
+    """The active rules.
 
     Attributes:
         text: Patterns of the rules, as one module.
-        patterns: The same, each alone, in order.
-        rules: What they say of themselves, ours first.
+        patterns: The individual patterns, in order.
+        rules: Descriptions of the rules, built-in ones first.
     """
 
     text: str
@@ -77,54 +77,54 @@ class RuleBook:
 
 @lru_cache(maxsize=16)
 def open_rules(rules: Rules) -> RuleBook:
-    """Read, check and describe rules, once for all payloads; those that are left out are gone.
+    """Parse, check and describe rules, cached for all payloads; excluded rules are dropped.
 
     Raises:
-        RuleError: A text is not of rules, two rules have one name, or a rule may round where none may.
+        RuleError: A text contains no valid rules, two rules have the same name, or a rule is inexact with ``--exact``.
     """
     with context():
         return read_book(rules)
 
 
 def read_book(rules: Rules) -> RuleBook:
-    """Read rules in the current context, as `open_rules` does.
+    """Parse, check and describe rules in the current context.
 
     Raises:
-        RuleError: The rules are refused.
+        RuleError: The rules are rejected, as by `open_rules`.
     """
-    given = [(OURS, "")] if rules.ours else []
-    given += [(rules.text, rules.source)] if rules.source else []
+    sources = [(OURS, "")] if rules.ours else []
+    sources += [(rules.text, rules.source)] if rules.source else []
     book = ir.Module.create()
-    found: dict[str, Rule] = {}
-    for text, source in given:
+    rules_by_name: dict[str, Rule] = {}
+    for text, source in sources:
         module = parse_rules(text, source or OURS_SOURCE)
         described = describe(module, source)
         if rules.exact and source:
             refuse_rounding(described)
         for rule in described:
-            if rule.name in found:
-                whose = "ours" if not found[rule.name].source else "another"
+            if rule.name in rules_by_name:
+                whose = "ours" if not rules_by_name[rule.name].source else "another"
                 raise RuleError(f"rules must have names of their own, {rule.name} of {source} is {whose}; rename it")
             if rule.name not in rules.without and (rule.is_exact or not rules.exact):
-                found[rule.name] = rule
+                rules_by_name[rule.name] = rule
         for op in module.body.operations:
-            if rule_name(op.operation) in found:
+            if rule_name(op.operation) in rules_by_name:
                 op.operation.clone(ir.InsertionPoint(book.body))
     patterns = tuple(write_pattern(op.operation) for op in book.body.operations)
-    return RuleBook(str(book), patterns, tuple(found.values()))
+    return RuleBook(str(book), patterns, tuple(rules_by_name.values()))
 
 
 def write_pattern(pattern: ir.Operation) -> RulePattern:
-    """A pattern of a module as text, with what decides when it is applied."""
+    """Return a pattern of a module as text, with its benefit and required operations."""
     benefit = int(ir.IntegerAttr(pattern.attributes["benefit"]).value)
     return RulePattern(symbol(pattern) or "", benefit, frozenset(names_in(pattern)), str(pattern))
 
 
 def parse_rules(text: str, source: str) -> ir.Module:
-    """A text as a module of patterns.
+    """Parse a text to a module of patterns and check it.
 
     Raises:
-        RuleError: The text is none, or holds what no rule may.
+        RuleError: The text does not parse, or contains what rules must not.
     """
     if (fault := text_fault(text)) is not None:
         raise RuleError(f"{source} {fault}; write it flatter")
@@ -137,10 +137,10 @@ def parse_rules(text: str, source: str) -> ir.Module:
 
 
 def check_rules(module: ir.Module, source: str) -> None:
-    """Refuse a module that holds anything but patterns that ask, and write ops that compute.
+    """Check that a module contains patterns only, whose rewrites create only operations that compute.
 
     Raises:
-        RuleError: The module does, or holds none; with line and column.
+        RuleError: The module is invalid or empty; the message has line and column.
     """
     patterns = [op.operation for op in module.body.operations]
     if not patterns:
@@ -161,7 +161,7 @@ def check_rules(module: ir.Module, source: str) -> None:
 
 
 def fault_of(op: ir.Operation) -> str | None:
-    """What is wrong with an op of a pattern; `None` if nothing is."""
+    """Return the fault of an operation of a pattern; `None` if it is valid."""
     if op.name not in OPS:
         return f"rules must be written in pdl ops that match and write, got {op.name}"
     if op.name == REWRITE and ("name" in op.attributes or not op.operands):
@@ -177,12 +177,12 @@ def fault_of(op: ir.Operation) -> str | None:
 
 
 def is_written(op: ir.Operation) -> bool:
-    """Return whether an op of a pattern is in the part that writes."""
+    """Return whether an operation of a pattern is in its rewrite part."""
     return op.parent is not None and op.parent.operation.name == REWRITE
 
 
 def fault_of_native(op: ir.Operation) -> str | None:
-    """What is wrong with a call of a native condition or writer."""
+    """Return the fault of a call of a native function; `None` if it is valid."""
     known: dict[str, Native] = CONDITIONS if op.name == CONDITION else WRITERS
     name = ir.StringAttr(op.attributes["name"]).value
     if name not in known:
@@ -195,38 +195,38 @@ def fault_of_native(op: ir.Operation) -> str | None:
 
 
 def refuse(source: str, op: ir.Operation, sentence: str) -> RuleError:
-    """The error that says what is wrong with an op of a rules file."""
-    found = line_and_column(op.location)
-    location = f":{found[0]}:{found[1]}" if found is not None else ""
+    """Return the error for an operation of a rule file, with its location."""
+    position = line_and_column(op.location)
+    location = f":{position[0]}:{position[1]}" if position is not None else ""
     return RuleError(f"{source}{location}: {sentence}; mend it")
 
 
 def rule_name(pattern: ir.Operation) -> str:
-    """Name of the rule that a pattern is a form of."""
+    """Return the name of the rule that a pattern belongs to."""
     return (symbol(pattern) or "").partition(".")[0]
 
 
 def describe(module: ir.Module, source: str) -> list[Rule]:
-    """What the rules of a module say of themselves: of several forms, the first that says anything.
+    """Return the descriptions of the rules of a module; of several forms, the first that states a tolerance.
 
     Raises:
-        RuleError: An attribute is not what it must be.
+        RuleError: An attribute is invalid.
     """
-    found: dict[str, Rule] = {}
+    rules_by_name: dict[str, Rule] = {}
     for op in module.body.operations:
         pattern = op.operation
         name = rule_name(pattern)
         texts = {key: declared_text(pattern, key, source) for key in ("before", "after", "when")}
-        choice = declared_choice(pattern, source) or (name in found and found[name].is_choice)
+        choice = declared_choice(pattern, source) or (name in rules_by_name and rules_by_name[name].is_choice)
         rule = Rule(name, source, tolerance=declared_tolerance(pattern, source), is_choice=choice, **texts)
-        if name not in found or (rule.tolerance is not None and found[name].tolerance is None):
-            found[name] = rule
-        found[name] = replace(found[name], is_choice=choice)
-    return list(found.values())
+        if name not in rules_by_name or (rule.tolerance is not None and rules_by_name[name].tolerance is None):
+            rules_by_name[name] = rule
+        rules_by_name[name] = replace(rules_by_name[name], is_choice=choice)
+    return list(rules_by_name.values())
 
 
 def declared_text(pattern: ir.Operation, key: str, source: str) -> str:
-    """A text that a pattern has as an attribute; empty where it has none."""
+    """Return a text attribute of a pattern; empty if it is missing."""
     name = f"autotune.{key}"
     if name not in pattern.attributes:
         return ""
@@ -237,7 +237,7 @@ def declared_text(pattern: ir.Operation, key: str, source: str) -> str:
 
 
 def declared_tolerance(pattern: ir.Operation, source: str) -> float | None:
-    """The tolerance that a pattern states; `None` where it states none."""
+    """Return the tolerance of a pattern; `None` if it is missing."""
     if "autotune.tolerance" not in pattern.attributes:
         return None
     attribute = pattern.attributes["autotune.tolerance"]
@@ -248,7 +248,7 @@ def declared_tolerance(pattern: ir.Operation, source: str) -> float | None:
 
 
 def declared_choice(pattern: ir.Operation, source: str) -> bool:
-    """Whether a pattern says that its rule is a choice.
+    """Return whether a pattern marks its rule as optional.
 
     Raises:
         RuleError: The attribute is not a unit attribute.
@@ -261,10 +261,10 @@ def declared_choice(pattern: ir.Operation, source: str) -> bool:
 
 
 def refuse_rounding(rules: Sequence[Rule]) -> None:
-    """Refuse rules of a user that may round otherwise.
+    """Check that all rules of a user are exact.
 
     Raises:
-        RuleError: One does, or does not say.
+        RuleError: A rule is inexact, or states no tolerance.
     """
     for rule in rules:
         if not rule.is_exact:
@@ -275,16 +275,16 @@ def refuse_rounding(rules: Sequence[Rule]) -> None:
 
 
 def names_in(pattern: ir.Operation) -> Iterator[str]:
-    """Names of ops that must be there for a pattern to match."""
+    """Yield the names of the operations that a pattern requires."""
     for op in pattern.regions[0].blocks[0].operations:
         if op.operation.name == OPERATION and "opName" in op.attributes:
             yield str(ir.StringAttr(op.attributes["opName"]).value)
 
 
 def describe_rules(rules: Rules) -> tuple[Rule, ...]:
-    """What the rules in force say of themselves.
+    """Return the descriptions of the active rules.
 
     Raises:
-        RuleError: The rules are refused, as by `open_rules`.
+        RuleError: The rules are rejected, as by `open_rules`.
     """
     return open_rules(rules).rules

@@ -1,4 +1,4 @@
-"""Rules shown: what each says of itself and how often it fires, and what they made of a payload."""
+"""Reports on rules: how often each fires, and the payload before and after."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,16 @@ from autotune.core.payload import Payload
 from autotune.core.scripts.rules import Rewriting, Rule
 from autotune.registry import PAYLOADS, registered
 
-NUMBERED = re.compile(r"%(?:\d+|c[\w-]+|cst(?:_\d+)?)")  # names that every op behind a change gets anew
+NUMBERED = re.compile(r"%(?:\d+|c[\w-]+|cst(?:_\d+)?)")  # numbered names, which change after every insertion
 
 
 @dataclass(frozen=True)
 class RuleCount:
-    """A rule, and how often it fires.
+    """A rule and its number of firings.
 
     Attributes:
         rule: The rule.
-        fired: Number of times it fires, by name of the payload; those where it does not are left out.
+        fired: Number of firings by name of the payload, without payloads on which it does not fire.
     """
 
     rule: Rule
@@ -27,12 +27,12 @@ class RuleCount:
 
 
 def payloads_there_are() -> list[str]:
-    """Names of all installed payloads."""
+    """Return the names of all installed payloads."""
     return list(registered(PAYLOADS))
 
 
 def count_firings(payloads: Sequence[Payload]) -> list[RuleCount]:
-    """How often each rule fires on some payloads, which have the same rules.
+    """Count the firings of each rule on payloads with the same rules.
 
     Raises:
         RuleError: The rules cannot be read or applied.
@@ -46,41 +46,40 @@ def count_firings(payloads: Sequence[Payload]) -> list[RuleCount]:
 
 
 def rounding_of(rule: Rule) -> str:
-    """What a rule does to results: ``exact``, how far they may be apart, or that it does not say."""
+    """Describe the effect of a rule on rounding: ``exact``, its tolerance, or that it states none."""
     if rule.tolerance is None:
         return "not said"
     return "exact" if rule.is_exact else f"to {rule.tolerance:g}"
 
 
 def rewritten(payload: Payload) -> tuple[str, str]:
-    """The text of a payload as its rules leave it, and a line on what fired where."""
-    found = rewriting_of(payload)
-    return found.after or payload.text, note_on(found)
+    """Return the rewritten text of a payload, and a line on the rules that fired."""
+    rewriting = rewriting_of(payload)
+    return rewriting.after or payload.text, note_on(rewriting)
 
 
 def note_on(found: Rewriting) -> str:
-    """A line on what fired where."""
+    """Describe which rules fired on which operations in a line."""
     where = "; ".join(map(str, found.firings))
     return f"rules fired {len(found.firings)} times: {where}" if found.firings else "no rule fired"
 
 
 def rewriting_difference(payload: Payload, first: str, second: str) -> tuple[str, str]:
-    """What rules changed in a payload's text as a unified diff, from one stage to the other, and what fired where.
+    """Return a unified diff of a payload's text between two stages, and a line on the rules that fired.
 
-    Both sides are as MLIR prints them. Names of values are numbers, which shift behind every change: lines that differ
-    in those alone count as the same.
+    Both sides are printed by MLIR. Lines that differ only in the numbers of values are considered equal.
     """
-    found = rewriting_of(payload)
-    sides = {"payload": found.before, "rewritten": found.after}
+    rewriting = rewriting_of(payload)
+    sides = {"payload": rewriting.before, "rewritten": rewriting.after}
     lines = unlike(sides[first].splitlines(), sides[second].splitlines(), first, second)
-    return "\n".join(lines) or f"{first} and {second} are the same", note_on(found)
+    return "\n".join(lines) or f"{first} and {second} are the same", note_on(rewriting)
 
 
 def unlike(before: Sequence[str], after: Sequence[str], first: str, second: str) -> Iterator[str]:
-    """A unified diff of two texts in which numbers of values do not count."""
+    """Yield a unified diff of two texts that ignores the numbers of values."""
     keys = [[NUMBERED.sub("%", line) for line in side] for side in (before, after)]
-    same = list(after)
-    for tag, start, end, other, _ in SequenceMatcher(a=keys[0], b=keys[1], autojunk=False).get_opcodes():
+    normalized = list(after)
+    for tag, start, end, after_start, _ in SequenceMatcher(a=keys[0], b=keys[1], autojunk=False).get_opcodes():
         if tag == "equal":
-            same[other : other + end - start] = before[start:end]
-    return unified_diff(list(before), same, first, second, n=3, lineterm="")
+            normalized[after_start : after_start + end - start] = before[start:end]
+    return unified_diff(list(before), normalized, first, second, n=3, lineterm="")

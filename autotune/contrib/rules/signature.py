@@ -1,4 +1,4 @@
-"""Signatures of native conditions and writers: what they take from a pattern, and what they give it."""
+"""Signatures of native constraints and rewrites: the kinds of their arguments and results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Native:
-    """A condition, or a writer, that a pattern may call.
+    """A native constraint (condition) or rewrite (writer) that a pattern may call.
 
     Attributes:
-        name: Name that patterns call it by.
+        name: Name in patterns.
         takes: Kinds of its arguments: ``operation``, ``value``, ``attribute``.
         gives: Kinds of its results.
-        apply: Function behind it. A condition's gives `None` or False for no, True for yes, or the results, one or a
-            tuple; a writer's its results, and must find all as it needs it, since nothing can be taken back.
-        says: What it asks or writes, a sentence.
+        apply: Python function. A condition returns `None` or False if it fails, else True or its results, one or a
+            tuple. A writer returns its results; it must not fail, since rewrites cannot be rolled back.
+        says: Description of the condition or of the written operations.
     """
 
     name: str
@@ -38,5 +38,5 @@ class Native:
 
 
 def kind_of(pdl_type: ir.Type) -> str:
-    """Kind of a value of PDL, by its type."""
+    """Return the kind of a PDL value by its type."""
     return KINDS.get(str(pdl_type), str(pdl_type))

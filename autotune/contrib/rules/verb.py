@@ -45,7 +45,7 @@ def rules(
 
 
 def show_rules(found: "list[RuleCount]", payloads: int) -> None:
-    """Print a rule after the other: what it does, then how often it fires."""
+    """Print each rule: its description, then its firings."""
     from autotune.cli.layout import show_sentence
     from autotune.contrib.rules.report import rounding_of
     from autotune.reports.format import out
@@ -70,7 +70,7 @@ def show_rules(found: "list[RuleCount]", payloads: int) -> None:
 
 
 def list_rules(arguments: Arguments) -> None:
-    """`list rules`: rewrite rules, and how often each fires on the payloads that are named behind it."""
+    """`list rules PAYLOAD...`: list rewrite rules, and how often each fires on the named payloads."""
     payloads = [name for name in arguments["names"] or () if name != KIND]
     rules(payloads, arguments["rules"], arguments["exact"], arguments["as_json"])
 

@@ -1,1 +1,1 @@
-"""The rewrites by which code of others computes tasks; in a folder of their own, as their code is versioned."""
+"""Rewrites that replace tasks by calls of external kernels; a separate folder, since their code is versioned."""

@@ -1,7 +1,7 @@
-"""Tasks computed by code of others: on tensors an op stands for the call, on buffers it becomes the call.
+"""Lowering of tasks to calls of external kernels.
 
-Before the script an op stands for the kernel (`stand_ins`). When buffers are assigned it becomes a call of a
-function, which hands addresses on:
+Before the script, a placeholder operation on tensors stands for the kernel (`stand_ins`). After bufferization, it
+becomes a call of a wrapper function, which passes the addresses of the buffers to the kernel:
 
     %c = linalg.generic {autotune.kernel = "tag"} ins(%a, %b) outs(%empty)   ->   func.call @call_0(%a, %b, %c)
 """
@@ -24,12 +24,12 @@ CALL = "__autotune_call_"
 
 
 def call_kernels(module: ir.Module, kernels: Sequence[ExternalKernel]) -> None:
-    """Make calls of the ops that stand for kernels, once every buffer is assigned.
+    """Replace the placeholder operations of kernels by calls, after buffer allocation.
 
-    The address of a buffer is taken in a function of its own, so that the buffer lives until the kernel returns.
+    A wrapper function takes the addresses of the buffers, so that a buffer is live until the kernel returns.
 
     Raises:
-        CompileError: Stage ``lower``; a kernel's symbol is a name of the module.
+        CompileError: Stage ``lower``; a kernel's symbol is already defined in the module.
     """
     taken_names = {symbol(op) for op in module.body.operations}
     for kernel in kernels:
@@ -48,21 +48,21 @@ def call_kernels(module: ir.Module, kernels: Sequence[ExternalKernel]) -> None:
 
 
 def add(module: ir.Module, text: str) -> None:
-    """Functions as text, in a module, but for those that it has."""
-    end, known = ir.InsertionPoint(module.body), {symbol(op) for op in module.body.operations}
+    """Parse functions and add them to a module, without those that it already has."""
+    end, existing = ir.InsertionPoint(module.body), {symbol(op) for op in module.body.operations}
     for op in ir.Module.parse(text).body.operations:
-        if symbol(op) not in known:
+        if symbol(op) not in existing:
             op.operation.clone(end)
 
 
 def declaration(kernel: ExternalKernel) -> str:
-    """The kernel as LLVM knows it."""
-    kinds = ", ".join((*["!llvm.ptr"] * len(kernel.types), *["i64"] * len(kernel.made.sizes)))
-    return f"llvm.func @{kernel.symbol}({kinds})"
+    """Return the declaration of a kernel in the LLVM dialect."""
+    parameter_types = ", ".join((*["!llvm.ptr"] * len(kernel.types), *["i64"] * len(kernel.made.sizes)))
+    return f"llvm.func @{kernel.symbol}({parameter_types})"
 
 
 def wrapper(name: str, kernel: ExternalKernel, types: Sequence[str]) -> Iterator[str]:
-    """A function on memrefs that calls a kernel with their addresses.
+    """Yield the lines of a function on memrefs that calls a kernel with their addresses.
 
     Args:
         name: Name of the function.
@@ -86,21 +86,21 @@ def wrapper(name: str, kernel: ExternalKernel, types: Sequence[str]) -> Iterator
         yield f"%a{i} = llvm.inttoptr %i{i} : i64 to !llvm.ptr"
     for i, size in enumerate(kernel.made.sizes):
         yield f"%n{i} = llvm.mlir.constant({size} : i64) : i64"
-    given = [*(f"%a{i}" for i in range(len(types))), *(f"%n{i}" for i in range(len(kernel.made.sizes)))]
-    taken_kinds = ["!llvm.ptr"] * len(types) + ["i64"] * len(kernel.made.sizes)
-    yield f"llvm.call @{kernel.symbol}({', '.join(given)}) : ({', '.join(taken_kinds)}) -> ()"
+    call_operands = [*(f"%a{i}" for i in range(len(types))), *(f"%n{i}" for i in range(len(kernel.made.sizes)))]
+    parameter_types = ["!llvm.ptr"] * len(types) + ["i64"] * len(kernel.made.sizes)
+    yield f"llvm.call @{kernel.symbol}({', '.join(call_operands)}) : ({', '.join(parameter_types)}) -> ()"
     yield "return }"
 
 
 def rewrite(apply: Callable[[Unit], None], *, before: str = "", behind: str = "") -> Rewrite:
-    """A part of what puts code of others in a program, where a unit has such code."""
+    """Define a rewrite for units with external kernels."""
     return Rewrite(
         CALLS.name, CALLS.version, apply, before=before, behind=behind, needed=lambda unit: bool(unit.kernels)
     )
 
 
 def types_of_kernels(unit: Unit) -> dict[str, tuple[str, ...]]:
-    """Memref types of what every kernel takes, by the tag of its task."""
+    """Return the memref types of every kernel's operands, by the tag of its task."""
     return {kernel.tag: kernel.types for kernel in unit.kernels}
 
 
