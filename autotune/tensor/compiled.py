@@ -230,5 +230,8 @@ def tune(function: Callable[..., Any], *arguments: object, **options: object) ->
 
     Returns:
         The result of `autotune.tune`.
+
+    Raises:
+        TensorError: An operation is invalid.
     """
     return cast(TuneResult, import_module(TUNING).tune(payload(function, *arguments), **options))

@@ -79,7 +79,7 @@ def indices_by_axis(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
 
 
 def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
-    """One key an axis, ``...`` written out.
+    """Expand ``...`` in the keys, so that each axis has one.
 
     Raises:
         TensorIndexError: There are more keys than axes, or ``...`` comes twice.

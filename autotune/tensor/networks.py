@@ -63,6 +63,9 @@ def tensordot(x1: object, x2: object, /, *, axes: int | tuple[Sequence[int], Seq
         x2: Right tensor.
         axes: Contracted axes of the left and of the right tensor; or their number, the last of the left and the first
             of the right.
+
+    Raises:
+        TensorError: The numbers of axes, or their sizes, differ.
     """
     a, b = operands("tensordot", x1, x2)
     both = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
@@ -169,7 +172,7 @@ def layer_norm(x: object, gain: object = None, bias: object = None, *, epsilon: 
             raise TensorError(f"{name} of layer_norm must have shape {values.shape[-1:]}, it has {actual}")
     centre = mean(values, -1, keepdims=True)
     spread = mean(operate("square", values - centre), -1, keepdims=True)
-    normal = (values - centre) * operate("rsqrt", spread + epsilon)  # recomputed, not stored
+    normal = (values - centre) * operate("rsqrt", spread + epsilon)  # subtracted again, not stored
     scaled = normal if gain is None else normal * gain
     return scaled if bias is None else scaled + bias
 

@@ -103,7 +103,7 @@ def below(what: str, matrix: Tensor, k: int) -> Tensor:
 
 
 def within(k: int, rows: int, columns: int) -> int:
-    """Clamp the number of a diagonal to the matrix, since index arithmetic with large offsets could overflow."""
+    """Clamp the number of a diagonal to those of the matrix and the nearest one outside on either side."""
     return max(-rows, min(k, columns))
 
 

@@ -74,14 +74,14 @@ class Tensor:
 
     @property
     def T(self) -> "Tensor":  # noqa: N802
-        """A matrix, transposed."""
+        """Transpose of a matrix."""
         if self.ndim != 2:
             raise refused(TensorError(f".T must be of a matrix, shape is {self.shape}; use .mT or permute_dims"))
         return self.mT
 
     @property
     def mT(self) -> "Tensor":  # noqa: N802
-        """Matrices along the last two dimensions, transposed."""
+        """Transpose of the last two dimensions."""
         return operate("matrix_transpose", self)
 
     def astype(self, dtype: object) -> "Tensor":

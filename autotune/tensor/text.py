@@ -25,7 +25,7 @@ class LoopBody:
     _indices: dict[str, str] = field(default_factory=dict)  # i64 value -> index value that it was cast from
 
     def emit(self, text: str) -> str:
-        """Append an operation, and give the name of its result."""
+        """Append an operation and return the name of its result."""
         name = f"%s{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
         return name
@@ -83,7 +83,7 @@ class Writer:
         self._names = 0
 
     def emit(self, text: str) -> str:
-        """Append an operation, and give the name of its result."""
+        """Append an operation and return the name of its result."""
         self._names += 1
         self.lines.append(f"%v{self._names} = {text}")
         return f"%v{self._names}"

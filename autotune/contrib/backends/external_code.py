@@ -113,9 +113,9 @@ def make(order: Order) -> ExternalKernel | Evaluation:
     """Generate a task's kernel with a unique symbol; on failure, return an `Evaluation` with the reason."""
     try:
         backend = open_backend(order.spec)
-        made = backend.make(order.task, order.config, order.machine)
+        code = backend.make(order.task, order.config, order.machine)
         types = operand_types(order.task.payload)
-        return ExternalKernel(order.task.tag, backend.name, types, named(made, symbol_of(backend.name, order.task.tag)))
+        return ExternalKernel(order.task.tag, backend.name, types, named(code, symbol_of(backend.name, order.task.tag)))
     except CompileError as error:
         return Evaluation(FAILED_AT.get(error.stage, "transform-failed"), diagnostic=str(error))
     except AutotuneError:

@@ -164,8 +164,8 @@ def open_library(argument: str) -> Library:
         raise ScheduleError(f"{path} {wrong}")
     knobs = {name: tuple(values) for name, values in data.get("knobs", {}).items()}
     flags, passes = tuple(data.get("flags", ())), tuple(data.get("pass", ()))
-    source, given = data.get("source", ""), data.get("object", "")
-    return Library(Contract(path, data["symbol"], source, given, flags, passes, data["computes"], knobs))
+    source, object_file = data.get("source", ""), data.get("object", "")
+    return Library(Contract(path, data["symbol"], source, object_file, flags, passes, data["computes"], knobs))
 
 
 def broken_constraints(data: Mapping[str, Any], folder: Path) -> Iterator[str]:

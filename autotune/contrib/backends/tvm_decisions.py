@@ -100,8 +100,8 @@ def defaults_of(sketch: Sequence[Decision]) -> list[Value]:
         after = sketch[index + 1] if index + 1 < len(sketch) else None
         is_spatial = levels == SPATIAL_LEVELS
         is_followed = after is not None and after.kind == TILE and str(after.knob.values[0]).count("x") + 1 == levels
-        wanted = (1, 1, LANES) if is_spatial and not is_followed else (1, 4, 1) if is_spatial else (4,) * (levels - 1)
-        values.append(nearest(each.knob, wanted))
+        inner = (1, 1, LANES) if is_spatial and not is_followed else (1, 4, 1) if is_spatial else (4,) * (levels - 1)
+        values.append(nearest(each.knob, inner))
     return values
 
 

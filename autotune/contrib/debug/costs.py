@@ -317,7 +317,7 @@ def trips_of(op: ir.Operation) -> tuple[int, list[int], bool]:
 
 
 def most_of(value: ir.Value) -> int:
-    """Return an upper bound of an index, from a constant or a constant operand of affine.min; 0 if unknown."""
+    """Return an upper bound of an index: its constant, or the least constant result of an affine.min; 0 if unknown."""
     made_by = maker(value)
     if made_by is not None and made_by.name == "affine.min":
         results = ir.AffineMapAttr(made_by.attributes["map"]).value.results
@@ -328,8 +328,8 @@ def most_of(value: ir.Value) -> int:
 def most_sizes(cut: ir.Operation) -> list[int]:
     """Return an upper bound of each size of a slice; 0 if unknown."""
     offsets, sizes, _ = static_slice(cut)
-    given = [v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)]
-    open_sizes = iter(given[sum(offset < 0 for offset in offsets) :])
+    dynamic_operands = [v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)]
+    open_sizes = iter(dynamic_operands[sum(offset < 0 for offset in offsets) :])
     return [size if size >= 0 else most_of(next(open_sizes)) for size in sizes]
 
 

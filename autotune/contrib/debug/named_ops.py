@@ -175,7 +175,7 @@ def cut_locations(lines: list[str]) -> tuple[list[str], list[str]]:
         if words.startswith("}"):
             begins = open_at.get(indent, begins) if match else begins
         elif not words.startswith("^"):
-            open_at[indent] = begins if not words.startswith("(") else begins - 1  # an op goes on
+            open_at[indent] = begins if not words.startswith("(") else begins - 1  # continuation line of an operation
         stripped.append(plain)
         ops.append("")
         if match:

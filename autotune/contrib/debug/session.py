@@ -54,6 +54,9 @@ class DebugSession:
         recording: Recorded steps.
         replay: Function that applies the script with changes; `None` to disable replays.
         changes: Changes that the recording was made with.
+
+    Attributes:
+        number: Number of the current step.
     """
 
     def __init__(self, recording: DebugRecording, replay: Replay | None = None, changes: Changes | None = None) -> None:

@@ -444,17 +444,17 @@ def together(ops: Sequence[ir.Operation]) -> int:
 
 def operands_of(op: ir.Operation) -> list[ir.Value]:
     """Return the values that an operation or its regions use and that are defined outside."""
-    found, own = list(op.operands), set[ir.Value]()
-    waiting = [op]
-    while waiting:
-        at = waiting.pop()
+    operands, defined_inside = list(op.operands), set[ir.Value]()
+    stack = [op]
+    while stack:
+        at = stack.pop()
         for block in (block for region in at.regions for block in region.blocks):
-            own.update(block.arguments)
+            defined_inside.update(block.arguments)
             for each in block.operations:
-                own.update(each.operation.results)
-                found += each.operation.operands
-                waiting.append(each.operation)
-    return [value for value in dict.fromkeys(found) if value not in own]
+                defined_inside.update(each.operation.results)
+                operands += each.operation.operands
+                stack.append(each.operation)
+    return [value for value in dict.fromkeys(operands) if value not in defined_inside]
 
 
 def is_made_by(value: ir.Value, ops: Sequence[ir.Operation]) -> bool:

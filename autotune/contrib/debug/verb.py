@@ -72,31 +72,31 @@ def debug(
         line.stage(f"applying the schedule of {source}")
         alone = not (step or until or cost or other or len(schedules) == 2)
         apply = partial(record, source, first, task=task, lowering=lowering)
-        found = apply(knobs=knobs, skip=skipped, edits=edits, variants=alone)
+        recording = apply(knobs=knobs, skip=skipped, edits=edits, variants=alone)
         if other or len(schedules) == 2:
             second = record(other or source, schedules[-1] if schedules else None, task=task, lowering=lowering)
-            if found.source == second.source:  # as of all bundles
-                found, second = replace(found, source=source), replace(second, source=other or source)
-    if max(skipped, default=0) > len(found.steps):
+            if recording.source == second.source:  # as of all bundles
+                recording, second = replace(recording, source=source), replace(second, source=other or source)
+    if max(skipped, default=0) > len(recording.steps):
         raise typer.BadParameter(
-            f"a step must be from 1 to {len(found.steps)}, got {max(skipped)}", param_hint="--skip"
+            f"a step must be from 1 to {len(recording.steps)}, got {max(skipped)}", param_hint="--skip"
         )
     if other or len(schedules) == 2:
         if page is not None:
-            keep_page(page, write_page(found, second))
-        print_lines(compare(found, second))
+            keep_page(page, write_page(recording, second))
+        print_lines(compare(recording, second))
     elif page is not None:
-        keep_page(page, write_page(found))
-    elif number := chosen_step(found, step, until):
-        print_lines(details(found, number, diff=diff))
-        print_lines(cost_lines(found.nests_after(number)) if cost else ())
+        keep_page(page, write_page(recording))
+    elif number := chosen_step(recording, step, until):
+        print_lines(details(recording, number, diff=diff))
+        print_lines(cost_lines(recording.nests_after(number)) if cost else ())
     elif cost:
-        print_lines(cost_lines(found.nests_after(len(found.steps))))
+        print_lines(cost_lines(recording.nests_after(len(recording.steps))))
     elif grep or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print_lines(overview(found, grep))
+        print_lines(overview(recording, grep))
     else:
-        given = Changes(knobs, tuple(skipped), tuple(edits))
-        talk(found, given, lambda changes: apply(knobs=changes.knobs, skip=changes.skip, edits=changes.edits))
+        initial = Changes(knobs, tuple(skipped), tuple(edits))
+        talk(recording, initial, lambda changes: apply(knobs=changes.knobs, skip=changes.skip, edits=changes.edits))
 
 
 def chosen_step(recording: "DebugRecording", step: int, until: str) -> int:
@@ -109,11 +109,11 @@ def chosen_step(recording: "DebugRecording", step: int, until: str) -> int:
 
     if step and not 1 <= step <= len(recording.steps):
         raise typer.BadParameter(f"a step must be from 1 to {len(recording.steps)}, got {step}", param_hint="--step")
-    found = find_step(recording, until) if until else step
-    if until and not found:
+    number = find_step(recording, until) if until else step
+    if until and not number:
         ops = ", ".join(dict.fromkeys(each.short for each in recording.steps))
         raise typer.BadParameter(f"it must be an op that the script applies: {ops}; got {until}", param_hint="--until")
-    return found
+    return number
 
 
 def print_lines(lines: "Iterable[str]") -> None:

@@ -186,14 +186,14 @@ def replay_folder(found: KernelFolder, workshop: KernelWorkshop) -> list[KernelR
         PayloadError: No family covers a task.
     """
     units = units_of(found.payload)
-    replays, made = [], []
+    replays, kernels = [], []
     for unit in units.payloads:
         folder = task_folder(found.folder, unit.name, several=found.several)
         kernel = make_again(unit, folder, workshop)
         replays.append(compared(kernel, folder, found.device))
-        made.append(kernel)
+        kernels.append(kernel)
     if found.several:
-        whole = units.assembled(made, workshop)
+        whole = units.assembled(kernels, workshop)
         name = f"{found.payload.name} as a whole"
         if whole is None:
             replays.append(KernelReplay(name, "wrong-result", "a kernel of it is not right"))

@@ -295,7 +295,7 @@ class HostWalk:
         return BufferView(len(self.source.payload.arguments), offset, memref_type)
 
     def copy(self, read: BufferView, written: BufferView) -> None:
-        """Launch a copy."""
+        """Launch a kernel that copies a view to another one."""
         name = named("copy", read.shape, layout(read), layout(written))
         if name not in self.copies:
             self.copies[name] = copy_kernel(read, written, self.source.device)

@@ -42,7 +42,7 @@ def choose_kernel(arguments: Arguments) -> None:
 
 
 def choose_by_model(arguments: Arguments) -> None:
-    """`tune --for nvptx:CHIP`: the model alone chooses, of any sizes; nothing is verified, nothing measured."""
+    """`tune --for nvptx:CHIP`: select by the cost model only, for any sizes; nothing is verified or measured."""
     tune_unmeasured(arguments, arguments["kind"], "--for", verified=False)
 
 
@@ -263,11 +263,11 @@ def sentence_of_ptx(tuned: "TaskKernel") -> str:
 
 def blocks_of(tuned: "TaskKernel") -> str:
     """Describe how many blocks of the best kernel were interpreted."""
-    made = tuned.chosen.made if tuned.chosen is not None else None
-    if made is None or made.kernel is None:
+    compiled = tuned.chosen.made if tuned.chosen is not None else None
+    if compiled is None or compiled.kernel is None:
         return "none"
-    count = made.kernel.blocks
-    return f"{made.blocks} of {count} blocks" if made.blocks < count else "all blocks"
+    count = compiled.kernel.blocks
+    return f"{compiled.blocks} of {count} blocks" if compiled.blocks < count else "all blocks"
 
 
 def sentences_of(tuned: "TaskKernel") -> list[str]:
@@ -322,10 +322,10 @@ def describe_nvidia() -> str:
 
 
 def replay_kernels(arguments: Arguments) -> None:
-    """`replay` of a folder that `tune --target` wrote: kernels are made again and verified; exit 1 if one is wrong."""
-    given = [name for name in ("emit", "retune", "store", "output", "payload", "emulate") if arguments[name]]
-    if given:
-        raise typer.BadParameter(f"kernels for a GPU are made again and verified, no more; drop --{given[0]}")
+    """`replay` of a folder that `tune --target` wrote: compile and verify the kernels again; exit 1 if one is wrong."""
+    rejected = [name for name in ("emit", "retune", "store", "output", "payload", "emulate") if arguments[name]]
+    if rejected:
+        raise typer.BadParameter(f"kernels for a GPU are made again and verified, no more; drop --{rejected[0]}")
     replays = replayed(arguments["bundle"])
     tell_replays(replays, [replay.sentence for replay in replays], as_json=arguments["as_json"])
     if any(replay.outcome != "ok" for replay in replays):
@@ -333,11 +333,11 @@ def replay_kernels(arguments: Arguments) -> None:
 
 
 def regress_kernels(arguments: Arguments) -> None:
-    """`regress` of such folders: exit 1 if a kernel is wrong, or takes more cycles by the model than recorded."""
+    """`regress` of such folders: exit 1 if a kernel is wrong, or has more estimated cycles than recorded."""
     folders = arguments["bundles"]
-    given = [name for name in ("update", "history", "output", "junit_file") if arguments[name]]
-    if given or not all(map(is_kernel_folder, folders)):
-        what = f"--{given[0].removesuffix('_file')}" if given else "other bundles"
+    rejected = [name for name in ("update", "history", "output", "junit_file") if arguments[name]]
+    if rejected or not all(map(is_kernel_folder, folders)):
+        what = f"--{rejected[0].removesuffix('_file')}" if rejected else "other bundles"
         raise typer.BadParameter(f"kernels for a GPU are verified again alone, nothing is measured; drop {what}")
     replays = [replay for folder in folders for replay in replayed(folder)]
     tell_replays(replays, [f"{each.verdict:<7} {each.sentence}" for each in replays], as_json=arguments["as_json"])
@@ -374,7 +374,7 @@ def tell_replays(replays: "list[KernelReplay]", sentences: list[str], *, as_json
 
 
 def emit_kernels(arguments: Arguments) -> None:
-    """`emit` of such a folder: its kernels and a C header with what a host must know."""
+    """`emit` of such a folder: write its kernels and a C header with bindings and launches."""
     from autotune.contrib.gpu.folder import read_folder
     from autotune.contrib.gpu.header import emit_folder
 

@@ -86,10 +86,10 @@ def show_ranked(payload: str, device: "Device", ranked: "Sequence[RankedKernel]"
 
     console = out()
     for task in dict.fromkeys(each.task for each in ranked):
-        mine = [each for each in ranked if each.task == task]
-        least = min((each.record.cycles for each in mine if each.record.cycles is not None), default=0.0)
+        kernels = [each for each in ranked if each.task == task]
+        least = min((each.record.cycles for each in kernels if each.record.cycles is not None), default=0.0)
         rows = []
-        for each in mine:
+        for each in kernels:
             record = each.record
             if record.cycles is None:
                 rows.append(TextRow(each.name, (record.outcome, "-", "-", "-", "-"), record.diagnostic))
@@ -156,9 +156,9 @@ def report_kernels(arguments: Arguments) -> None:
     from autotune.cli.report import show_page
     from autotune.contrib.gpu.page import write_kernel_page
 
-    given = [name for name, value in arguments.items() if value is True and name != "opens"]
-    if given:
-        raise typer.BadParameter(f"sections of plug-ins go with a bundle of measured schedules; drop --{given[0]}")
+    rejected = [name for name, value in arguments.items() if value is True and name != "opens"]
+    if rejected:
+        raise typer.BadParameter(f"sections of plug-ins go with a bundle of measured schedules; drop --{rejected[0]}")
     write_file(arguments["output"], write_kernel_page(arguments["source"], arguments["store"]))
     complain(str(arguments["output"]))
     if arguments["opens"]:
@@ -172,9 +172,9 @@ def refuse(why: str, arguments: Arguments, names: Sequence[str]) -> None:
         BadParameter: Such an option is given.
     """
     flags = {"against": "compare", "as_json": "json"} if "plots" in arguments else {}
-    given = [flags.get(name, name) for name in names if arguments.get(name)]
-    if given:
-        raise typer.BadParameter(f"{why}; drop --{given[0]}")
+    rejected = [flags.get(name, name) for name in names if arguments.get(name)]
+    if rejected:
+        raise typer.BadParameter(f"{why}; drop --{rejected[0]}")
 
 
 def takes_kernels(arguments: Arguments) -> bool:

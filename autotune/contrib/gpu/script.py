@@ -55,7 +55,7 @@ class GpuScript(Script):
 
     @property
     def text(self) -> str:
-        """Text of the script as a module."""
+        """Text of the script's module."""
         body = "\n".join(f"    {line}" for each in self.lines for line in each.splitlines())
         return (
             "module attributes {transform.with_named_sequence} {\n"

@@ -132,9 +132,9 @@ def show_stage(source: str, target: str, stage: str, *, task: str | None, config
             f"stage of a kernel must be one of {', '.join(STAGES)}; got {stage!r}{'; ' * bool(hint)}{hint}"
         )
     folder = Path(source) if is_kernel_folder(Path(source)) else None
-    found = read_folder(folder) if folder is not None else None
-    payload = found.payload if found is not None else open_payload(source)
-    device = find_device(target) if target or found is None else found.device
+    kernel_folder = read_folder(folder) if folder is not None else None
+    payload = kernel_folder.payload if kernel_folder is not None else open_payload(source)
+    device = find_device(target) if target or kernel_folder is None else kernel_folder.device
     check_types(payload)
     units = units_of(payload, verified=False)
     if stage == "tasks":

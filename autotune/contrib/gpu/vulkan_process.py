@@ -72,8 +72,8 @@ class VulkanRun:
         features = vk.VkPhysicalDeviceVulkan12Features(vulkanMemoryModel=1)
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self.family, pQueuePriorities=[1.0])
         wide = vk.VkPhysicalDeviceFeatures(shaderInt64=vk.vkGetPhysicalDeviceFeatures(self.physical).shaderInt64)
-        wanted = vk.VkDeviceCreateInfo(pNext=features, pQueueCreateInfos=[queue], pEnabledFeatures=wide)
-        self.device = vk.vkCreateDevice(self.physical, wanted, None)
+        device_info = vk.VkDeviceCreateInfo(pNext=features, pQueueCreateInfos=[queue], pEnabledFeatures=wide)
+        self.device = vk.vkCreateDevice(self.physical, device_info, None)
         self.queue = vk.vkGetDeviceQueue(self.device, self.family, 0)
 
     def run(
@@ -94,8 +94,8 @@ class VulkanRun:
         counts = {kernel: len(bindings) for kernel, bindings in launches}
         pipelines = {n: self.pipeline(data, name, counts[n]) for n, (name, _, data) in enumerate(modules)}
         pool = vk.vkCreateCommandPool(self.device, vk.VkCommandPoolCreateInfo(queueFamilyIndex=self.family), None)
-        wanted = vk.VkCommandBufferAllocateInfo(commandPool=pool, level=0, commandBufferCount=1)
-        commands = vk.vkAllocateCommandBuffers(self.device, wanted)[0]
+        allocate_info = vk.VkCommandBufferAllocateInfo(commandPool=pool, level=0, commandBufferCount=1)
+        commands = vk.vkAllocateCommandBuffers(self.device, allocate_info)[0]
         vk.vkBeginCommandBuffer(commands, vk.VkCommandBufferBeginInfo())
         for kernel, bound in launches:
             pipeline, layout, bindings = pipelines[kernel]
@@ -121,17 +121,17 @@ class VulkanRun:
     def buffer(self, data: bytes) -> tuple[Any, Any]:
         """Create a storage buffer with the given contents; return it and its mapped memory."""
         vk = self.vk
-        wanted = vk.VkBufferCreateInfo(size=len(data), usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT)
-        buffer = vk.vkCreateBuffer(self.device, wanted, None)
+        buffer_info = vk.VkBufferCreateInfo(size=len(data), usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT)
+        buffer = vk.vkCreateBuffer(self.device, buffer_info, None)
         needs = vk.vkGetBufferMemoryRequirements(self.device, buffer)
         kinds = vk.vkGetPhysicalDeviceMemoryProperties(self.physical)
         flags = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
-        kind = next(
+        memory_type = next(
             number
             for number in range(kinds.memoryTypeCount)
             if needs.memoryTypeBits >> number & 1 and kinds.memoryTypes[number].propertyFlags & flags == flags
         )
-        info = vk.VkMemoryAllocateInfo(allocationSize=needs.size, memoryTypeIndex=kind)
+        info = vk.VkMemoryAllocateInfo(allocationSize=needs.size, memoryTypeIndex=memory_type)
         memory = vk.vkAllocateMemory(self.device, info, None)
         vk.vkBindBufferMemory(self.device, buffer, memory, 0)
         mapped = vk.vkMapMemory(self.device, memory, 0, len(data), 0)
@@ -144,7 +144,7 @@ class VulkanRun:
         module = vk.vkCreateShaderModule(
             self.device, vk.VkShaderModuleCreateInfo(codeSize=len(spirv), pCode=spirv), None
         )
-        each = [
+        slots = [
             vk.VkDescriptorSetLayoutBinding(
                 binding=number,
                 descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
@@ -153,11 +153,13 @@ class VulkanRun:
             )
             for number in range(count)
         ]
-        bindings = vk.vkCreateDescriptorSetLayout(self.device, vk.VkDescriptorSetLayoutCreateInfo(pBindings=each), None)
+        bindings = vk.vkCreateDescriptorSetLayout(
+            self.device, vk.VkDescriptorSetLayoutCreateInfo(pBindings=slots), None
+        )
         layout = vk.vkCreatePipelineLayout(self.device, vk.VkPipelineLayoutCreateInfo(pSetLayouts=[bindings]), None)
         stage = vk.VkPipelineShaderStageCreateInfo(stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=name)
-        wanted = [vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)]
-        pipelines = vk.vkCreateComputePipelines(self.device, vk.VK_NULL_HANDLE, 1, wanted, None)
+        create_infos = [vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)]
+        pipelines = vk.vkCreateComputePipelines(self.device, vk.VK_NULL_HANDLE, 1, create_infos, None)
         return pipelines[0], layout, bindings
 
     def describe(self, bindings: Any, parts: Sequence[tuple[Any, int, int]]) -> Any:  # noqa: ANN401
@@ -165,8 +167,8 @@ class VulkanRun:
         vk, kind, count = self.vk, self.vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, len(parts)
         size = vk.VkDescriptorPoolSize(type=kind, descriptorCount=count)
         pool = vk.vkCreateDescriptorPool(self.device, vk.VkDescriptorPoolCreateInfo(maxSets=1, pPoolSizes=[size]), None)
-        wanted = vk.VkDescriptorSetAllocateInfo(descriptorPool=pool, pSetLayouts=[bindings])
-        described = vk.vkAllocateDescriptorSets(self.device, wanted)[0]
+        allocate_info = vk.VkDescriptorSetAllocateInfo(descriptorPool=pool, pSetLayouts=[bindings])
+        described = vk.vkAllocateDescriptorSets(self.device, allocate_info)[0]
         writes = [
             vk.VkWriteDescriptorSet(
                 dstSet=described,

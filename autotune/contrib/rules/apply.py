@@ -55,8 +55,8 @@ def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
     if rules.source and (fault := program_fault(driver.module)) is not None:
         names = ", ".join(dict.fromkeys(firing.rule for firing in driver.firings))
         raise RuleError(f"a payload {fault}, after {names}; mend the rule")
-    found = Rewriting(book.rules, tuple(driver.firings), str(module), str(driver.module), book.text)
-    return driver.module, found
+    rewriting = Rewriting(book.rules, tuple(driver.firings), str(module), str(driver.module), book.text)
+    return driver.module, rewriting
 
 
 def may_fire(book: RuleBook, module: ir.Module) -> bool:

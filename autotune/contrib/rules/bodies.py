@@ -84,14 +84,14 @@ def beside(op: ir.Operation, name: ir.Attribute, number: ir.Attribute) -> ir.Val
     The operation is on scalars, vectors or tensors, or in the body of a ``linalg.generic``. If it does not commute, the
     number must be the second operand. Return `None` if there is no such operand.
     """
-    wanted, wanted_number = ir.StringAttr(name).value, float(ir.FloatAttr(number).value)
-    inner = op if op.name == wanted else single(op)
-    if op.name in NAMED and NAMED[op.name] == wanted and len(op.operands) > TWO:
-        return beside_in(list(op.operands)[:TWO], wanted_number, op, wanted)
-    if inner is None or inner.name != wanted or len(inner.operands) != TWO:
+    scalar_name, wanted_number = ir.StringAttr(name).value, float(ir.FloatAttr(number).value)
+    inner = op if op.name == scalar_name else single(op)
+    if op.name in NAMED and NAMED[op.name] == scalar_name and len(op.operands) > TWO:
+        return beside_in(list(op.operands)[:TWO], wanted_number, op, scalar_name)
+    if inner is None or inner.name != scalar_name or len(inner.operands) != TWO:
         return None
     if inner is op:
-        return beside_in(list(op.operands), wanted_number, op, wanted)
+        return beside_in(list(op.operands), wanted_number, op, scalar_name)
     values = []
     for value in inner.operands:
         position = operand_number(op, value)
@@ -101,7 +101,7 @@ def beside(op: ir.Operation, name: ir.Attribute, number: ir.Attribute) -> ir.Val
         if position is not None and not whole:
             return None
         values.append(op.operands[position] if position is not None else value)
-    return beside_in(values, wanted_number, op, wanted)
+    return beside_in(values, wanted_number, op, scalar_name)
 
 
 def beside_in(values: list[ir.Value], number: float, op: ir.Operation, name: str) -> ir.Value | None:

@@ -33,15 +33,15 @@ def rules(
     from autotune.contrib.rules.report import count_firings, payloads_there_are
     from autotune.core.progress import ProgressLine
 
-    wanted = read_rules(rules or None, exact=exact)
+    active = read_rules(rules or None, exact=exact)
     with ProgressLine() as line:
-        opened = [replace(each, rules=wanted) for each in read_payloads(payloads or payloads_there_are(), line)]
+        opened = [replace(each, rules=active) for each in read_payloads(payloads or payloads_there_are(), line)]
         line.stage("applying rules")
-        found = count_firings(opened)
+        counts = count_firings(opened)
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in found]))
+        typer.echo(json.dumps([asdict(each) for each in counts]))
     else:
-        show_rules(found, len(opened))
+        show_rules(counts, len(opened))
 
 
 def show_rules(found: "list[RuleCount]", payloads: int) -> None:
