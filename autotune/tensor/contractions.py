@@ -86,7 +86,7 @@ def repeated(x: View, shape: Shape) -> View:
 def operand(writer: Writer, x: View, shape: Shape, element: str, *, turn: bool) -> tuple[Stored, bool]:
     """Store a matrix, or a batch of matrices; also return whether it is stored transposed.
 
-    A view of a transposed matrix is passed as it lies in memory, with a transposed indexing map, instead of copying it.
+    A transposed view of a matrix is passed in its memory layout, with a transposed indexing map, instead of copying it.
 
     Args:
         writer: Writer that operations are appended to.

@@ -1,1 +1,1 @@
-"""A schedule step by step: what each transform did to the payload, and what every handle points at."""
+"""Step-by-step debugger of schedules: the changes of each transform to the payload, and the contents of handles."""

@@ -32,7 +32,7 @@ class KernelSource:
     """A task and a script for it.
 
     Attributes:
-        text: The task as MLIR, its op tagged.
+        text: The task as MLIR, its operation tagged.
         script: The transform script.
         device: Target device.
         dropped: Indices of barriers to remove, from 0; tests of the race check use it.

@@ -46,7 +46,7 @@ class PdlRewriter:
     def choose(
         self, payload: Payload, parts: Partition, machine: Machine, *, floor: float, seed: int, worker: Bench
     ) -> tuple[Payload, Partition, tuple[str, ...]]:
-        """Drop the optional rules that do not make the payload faster."""
+        """Drop the optional rules without which the payload is faster."""
         from autotune.contrib.rules.choose import choose_rules
 
         return choose_rules(payload, parts, machine, floor=floor, seed=seed, worker=worker)

@@ -5,7 +5,7 @@ what PDL cannot, such as bodies and permutations. Attributes of a pattern descri
 
     autotune.before, autotune.after, autotune.when   descriptions
     autotune.tolerance   largest difference in float64; 0.0 if rounding is unchanged
-    autotune.choice      unit attribute: the rule is optional, and kept if it makes the payload faster
+    autotune.choice      unit attribute: the rule is optional, and dropped if the payload is faster without it
 
 Patterns ``@name`` and ``@name.form`` are forms of one rule.
 """
