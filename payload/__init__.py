@@ -1,1 +1,1 @@
-"""What is computed: GPT models and single kernels as linalg-on-tensors modules, each with a NumPy oracle."""
+"""Payloads: GPT models and single kernels as linalg on tensors, each with a NumPy reference."""

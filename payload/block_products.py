@@ -1,4 +1,4 @@
-"""Products with weights in blocks, as linalg on tensors: one op, which widens blocks where it multiplies them."""
+"""Products with block-quantized weights: one linalg op that dequantizes the blocks where it multiplies them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from payload.blocks import HALF, LEAST, SCALE, UNIT, BlockFormat
 from payload.builder import Builder, Value, affine_map, tensor_type
 
 FMA = "fastmath<contract>"
-FEW_ROWS = 4  # up to so many rows the sums of blocks are scaled, and not the weights: fewer products in all
+FEW_ROWS = 4  # up to this many rows, block sums are scaled instead of weights, which takes fewer multiplications
 LETTERS = {SCALE: "s", LEAST: "l", SCALE + UNIT: "s_unit", LEAST + UNIT: "l_unit"}
 
 
 @dataclass(frozen=True)
 class StoredBlocks:
-    """A weight ``(N, K)`` as it is stored.
+    """A block-quantized weight ``(N, K)`` as it is stored.
 
     Attributes:
-        form: Format.
-        whole: Bytes ``(N, K)``, of nibbles ``(N, K / 2)``.
-        numbers: Scales and least numbers ``(N, K / block)`` and units ``(N, K / block / group)``, by what names end in.
+        form: Block format.
+        whole: Quantized values in i8: ``(N, K)``, or ``(N, K / 2)`` where a byte holds two 4-bit values.
+        numbers: Scales and minima ``(N, K / block)`` and their units ``(N, K / block / group)``, by name suffix.
     """
 
     form: BlockFormat
@@ -29,38 +29,38 @@ class StoredBlocks:
 
     @classmethod
     def named(cls, form: BlockFormat, tensors: Mapping[str, Value], name: str) -> "StoredBlocks":
-        """The weight of a name, of its parts."""
+        """Collect the parts of the weight `name` from tensors by name."""
         return cls(form, tensors[name], {end: tensors[name + end] for end in form.ends[1:]})
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Groups and blocks of each, or blocks alone where there is one group, or none: of one, a loop sums nothing."""
+        """Block dimensions: ``(groups, blocks per group)``, or ``(blocks,)`` where there is at most one group."""
         count, group = self.numbers[SCALE].shape[1], self.form.group
         return (count // group, group) if group and count > group else (count,)
 
 
 @dataclass(frozen=True)
 class ProductLoops:
-    """Loops of a product: m, n, groups of blocks if there are any, block, element.
+    """Iteration space of a product: m, n, group of blocks (if grouped), block, element.
 
     Attributes:
-        grouped: Whether there are groups.
+        grouped: Whether there is a loop over groups of blocks.
     """
 
     grouped: bool
 
     @property
     def rank(self) -> int:
-        """How many."""
+        """Number of loops."""
         return 5 if self.grouped else 4
 
     @cached_property
     def inner(self) -> tuple[int, ...]:
-        """Those of blocks: groups, if any, and blocks."""
+        """Loops over blocks: group (if grouped) and block."""
         return tuple(range(2, self.rank - 1))
 
     def dims(self, letter: str) -> tuple[int, ...]:
-        """What an operand is indexed by, by the letters of its elements."""
+        """Return the loops that index an operand, given the letters of its element name."""
         if letter in ("s", "l"):
             return (1, *self.inner)
         if letter.endswith("unit"):
@@ -69,19 +69,19 @@ class ProductLoops:
 
     @property
     def iterators(self) -> str:
-        """Their types, as MLIR has them."""
+        """Iterator types, in MLIR syntax."""
         return ", ".join(['"parallel"'] * 2 + ['"reduction"'] * (self.rank - 2))
 
 
 def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Value:
-    """``(M, K)`` times a weight ``(N, K)``, transposed: ``(M, N)``."""
+    """Multiply ``(M, K)`` by a transposed block-quantized weight ``(N, K)``: ``(M, N)``."""
     form, rows, count = weight.form, x.shape[0], weight.whole.shape[0]
-    of_x = split(f, x, weight.blocks, form.halves, f"{name}_x")
+    x_parts = split(f, x, weight.blocks, form.halves, f"{name}_x")
     if form.bits == 8:
-        of_w = split(f, weight.whole, weight.blocks, form.halves, f"{name}_w")
+        w_parts = split(f, weight.whole, weight.blocks, form.halves, f"{name}_w")
     else:
-        of_w = [expand(f, weight.whole, (count, *weight.blocks, HALF), f"{name}_w")]
-    inputs = {f"x{i}": value for i, value in enumerate(of_x)} | {f"w{i}": value for i, value in enumerate(of_w)}
+        w_parts = [expand(f, weight.whole, (count, *weight.blocks, HALF), f"{name}_w")]
+    inputs = {f"x{i}": value for i, value in enumerate(x_parts)} | {f"w{i}": value for i, value in enumerate(w_parts)}
     grouped = len(weight.blocks) > 1
     for end, value in weight.numbers.items():
         is_unit = end.endswith(UNIT)
@@ -89,12 +89,12 @@ def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Va
             inputs[LETTERS[end]] = expand(f, value, (count, *weight.blocks), f"{name}{end}")
         else:
             inputs[LETTERS[end]] = drop_ones(f, value, f"{name}{end}") if is_unit and not grouped else value
-    body = write_body(form, rows, len(of_x), len(of_w))
+    body = write_body(form, rows, len(x_parts), len(w_parts))
     return summed(f, name, inputs, body, ProductLoops(grouped))
 
 
 def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
-    """Scalar operations of an element: ``%x0, ..``, ``%w0, ..`` and ``%scale`` to ``%y``, from ``%acc`` on."""
+    """Return the scalar body: from ``%x0, ..``, ``%w0, ..``, scales and ``%acc`` to ``%y``."""
     body = widen_scales(form) + (widen_bytes(of_w) if form.bits == 8 else widen_nibbles(form))
     total = "%acc"
     if rows > FEW_ROWS:
@@ -111,9 +111,9 @@ def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
         body.append(f"%each_scaled = arith.mulf {block}, %s {FMA} : f32")
         total = "%each_scaled"
         if form.least:
-            given = sum_up(body, [f"%x{i}" for i in range(of_x)], "each_given")
+            x_sum = sum_up(body, [f"%x{i}" for i in range(of_x)], "each_given")
             body += [
-                f"%each_below = arith.mulf {given}, %l {FMA} : f32",
+                f"%each_below = arith.mulf {x_sum}, %l {FMA} : f32",
                 f"%each_above = arith.subf {total}, %each_below {FMA} : f32",
             ]
             total = "%each_above"
@@ -121,7 +121,7 @@ def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
 
 
 def sum_up(body: list[str], values: Sequence[str], name: str) -> str:
-    """Append the sum of values; give its name."""
+    """Append the sum of values to a body and return its name."""
     total = values[0]
     for i, value in enumerate(values[1:]):
         body.append(f"%{name}{i} = arith.addf {total}, {value} {FMA} : f32")
@@ -130,7 +130,7 @@ def sum_up(body: list[str], values: Sequence[str], name: str) -> str:
 
 
 def widen_scales(form: BlockFormat) -> list[str]:
-    """Scale and least number in f32, ``%s`` and ``%l``."""
+    """Return the operations that convert scale and minimum to f32, ``%s`` and ``%l``."""
     names = ["s", *("l" * form.least)]
     if form.group:
         return [line for name in names for line in count_units(form, name)]
@@ -140,7 +140,7 @@ def widen_scales(form: BlockFormat) -> list[str]:
 
 
 def count_units(form: BlockFormat, name: str) -> list[str]:
-    """A scale or least number of a byte and its unit, exact in f32."""
+    """Return the operations that multiply an i8 scale or minimum by its unit; the product is exact in f32."""
     return [
         f"%{name}_each = arith.extf %{name}_unit_stored : {form.scale} to f32",
         f"%{name}_count = arith.sitofp %{name}_stored : i8 to f32",
@@ -149,12 +149,12 @@ def count_units(form: BlockFormat, name: str) -> list[str]:
 
 
 def widen_bytes(count: int) -> list[str]:
-    """``%f0, ..`` of bytes."""
+    """Return the operations that convert i8 elements to f32, ``%f0, ..``."""
     return [f"%f{i} = arith.sitofp %w{i} : i8 to f32" for i in range(count)]
 
 
 def widen_nibbles(form: BlockFormat) -> list[str]:
-    """``%f0`` and ``%f1`` of the two nibbles of a byte."""
+    """Return the operations that unpack the two 4-bit values of a byte to f32, ``%f0`` and ``%f1``."""
     if not form.signed:
         return [
             "%each_wide = arith.extui %w0 : i8 to i32",
@@ -176,14 +176,14 @@ def widen_nibbles(form: BlockFormat) -> list[str]:
 
 
 def summed(f: Builder, name: str, inputs: Mapping[str, Value], body: Sequence[str], loops: ProductLoops) -> Value:
-    """The op: all loops behind m and n are summed over.
+    """Emit the ``linalg.generic`` of a product: parallel over m and n, a reduction over all other loops.
 
     Args:
-        f: Builder.
+        f: Builder that ops are appended to.
         name: Name of the result.
-        inputs: Operands, by the names of their elements.
-        body: Scalar operations.
-        loops: Loops.
+        inputs: Operands, by the names of their elements in the body.
+        body: Scalar operations that define ``%y``.
+        loops: Iteration space.
     """
     start = ops.fill(f, (inputs["x0"].shape[0], inputs["w0"].shape[0]), "0.0", name)
     dims = [loops.dims(each.rstrip("0123456789")) for each in (*inputs, "y")]
@@ -207,15 +207,15 @@ def summed(f: Builder, name: str, inputs: Mapping[str, Value], body: Sequence[st
 
 
 def embed_blocks(f: Builder, table: StoredBlocks, ids: Value, name: str) -> Value:
-    """Rows of a ``(V, K)`` table in blocks at ``(T)`` i32 ids, in f32: ``(T, K)``.
+    """Gather rows of a block-quantized table ``(V, K)`` at ``(T)`` i32 ids, in f32: ``(T, K)``.
 
     Ids outside ``[0, V)`` are undefined behaviour.
     """
     form, (vocab, blocks) = table.form, table.numbers[SCALE].shape
-    wide = form.block * form.bits // 8
-    whole = expand(f, table.whole, (vocab, blocks, wide), f"{name}_blocks")
-    pairs = (2,) if form.bits == 4 else ()  # of a byte's nibbles
-    shape = (ids.shape[0], blocks, *pairs, wide)
+    block_bytes = form.block * form.bits // 8
+    whole = expand(f, table.whole, (vocab, blocks, block_bytes), f"{name}_blocks")
+    pairs = (2,) if form.bits == 4 else ()  # two 4-bit values per byte
+    shape = (ids.shape[0], blocks, *pairs, block_bytes)
     body = [
         "%each_row = arith.index_cast %e0 : i32 to index",
         "%each_block = linalg.index 1 : index",
@@ -235,7 +235,7 @@ def embed_blocks(f: Builder, table: StoredBlocks, ids: Value, name: str) -> Valu
 
 
 def widen_one(form: BlockFormat) -> list[str]:
-    """``%y`` of ``%each_byte``, ``%s`` and ``%l``: one element of a weight."""
+    """Return the operations from ``%each_byte``, ``%s`` and ``%l`` to ``%y``, one element of a weight in f32."""
     return [
         *(["%f = arith.sitofp %each_byte : i8 to f32"] if form.bits == 8 else widen_nibble(form)),
         *(["%each_scaled = arith.mulf %f, %s : f32", "%y = arith.subf %each_scaled, %l : f32"] if form.least else []),
@@ -244,18 +244,18 @@ def widen_one(form: BlockFormat) -> list[str]:
 
 
 def read_number(numbers: Value, letter: str) -> list[str]:
-    """The scale or least number of a row's block, or the unit of its group, as it is stored."""
+    """Return the operation that reads the scale or minimum of a block, or the unit of its group, as stored."""
     name = letter if numbers.dtype == "f32" else f"{letter}_stored"
     column = "%each_group" if letter.endswith("unit") else "%each_block"
     return [f"%{name} = tensor.extract {numbers.name}[%each_row, {column}] : {numbers.type}"]
 
 
 def widen_nibble(form: BlockFormat) -> list[str]:
-    """``%f`` of the nibble that loop 2 counts, of a byte."""
+    """Return the operations that unpack one 4-bit value of a byte to ``%f``; loop 2 counts the values of a byte."""
     numbered = ["%each_part = linalg.index 2 : index", "%each_nth = arith.index_cast %each_part : index to i32"]
     shift = ["%each_four = arith.constant 4 : i32", "%each_below = arith.muli %each_nth, %each_four : i32"]
     if form.signed:
-        moved = [
+        extraction = [
             "%each_wide = arith.extsi %each_byte : i8 to i32",
             "%each_top = arith.constant 28 : i32",
             "%each_up = arith.subi %each_top, %each_below : i32",
@@ -263,17 +263,17 @@ def widen_nibble(form: BlockFormat) -> list[str]:
             "%each_whole = arith.shrsi %each_raised, %each_top : i32",
         ]
     else:
-        moved = [
+        extraction = [
             "%each_wide = arith.extui %each_byte : i8 to i32",
             "%each_mask = arith.constant 15 : i32",
             "%each_lowered = arith.shrui %each_wide, %each_below : i32",
             "%each_whole = arith.andi %each_lowered, %each_mask : i32",
         ]
-    return [*numbered, *shift, *moved, "%f = arith.sitofp %each_whole : i32 to f32"]
+    return [*numbered, *shift, *extraction, "%f = arith.sitofp %each_whole : i32 to f32"]
 
 
 def split(f: Builder, x: Value, blocks: tuple[int, ...], halves: int, name: str) -> list[Value]:
-    """``(R, K)`` to one ``(R, blocks, 16)`` for each half of a block; blocks may be groups and blocks."""
+    """Split ``(R, K)`` into one tensor ``(R, *blocks, 16)`` for each half of a block."""
     outer = (x.shape[0], *blocks)
     if halves == 1:
         return [expand(f, x, (*outer, HALF), name)]
@@ -281,21 +281,21 @@ def split(f: Builder, x: Value, blocks: tuple[int, ...], halves: int, name: str)
     shape = (*outer, HALF)
     parts = []
     for i in range(halves):
-        cut = f"{[*([0] * len(outer)), i, 0]} {[*outer, 1, HALF]} {[1] * (len(outer) + 2)}"
-        text = f"tensor.extract_slice {whole.name}{cut} : {whole.type} to {tensor_type(shape, x.dtype)}"
+        slice_text = f"{[*([0] * len(outer)), i, 0]} {[*outer, 1, HALF]} {[1] * (len(outer) + 2)}"
+        text = f"tensor.extract_slice {whole.name}{slice_text} : {whole.type} to {tensor_type(shape, x.dtype)}"
         parts.append(f.define(f"{name}_{i}", shape, text, x.dtype))
     return parts
 
 
 def drop_ones(f: Builder, x: Value, name: str) -> Value:
-    """``(R, 1)`` as ``(R)``."""
+    """Drop the unit dimension: ``(R, 1) -> (R)``."""
     shape = x.shape[:1]
     text = f"tensor.extract_slice {x.name}[0, 0] [{shape[0]}, 1] [1, 1] : {x.type} to {tensor_type(shape, x.dtype)}"
     return f.define(name, shape, text, x.dtype)
 
 
 def expand(f: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
-    """``(R, K)`` with its second dimension apart."""
+    """Expand the second dimension of ``(R, K)``, so that the result has `shape`."""
     groups = f"[[0], {list(range(1, len(shape)))}]"
     text = f"tensor.expand_shape {x.name} {groups} output_shape {list(shape)} : {x.type} into"
     return f.define(name, shape, f"{text} {tensor_type(shape, x.dtype)}", x.dtype)

@@ -1,4 +1,4 @@
-"""A small writer of MLIR text: fresh names, indentation, one function per module."""
+"""Write MLIR text: fresh SSA names, indentation, one function per module."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,16 +8,16 @@ from autotune.core.payload import WRITTEN, Argument
 
 
 class DynamicSize(int):
-    """A size that is known at run time only; as a number, its bound.
+    """A tensor size known only at run time; as an integer, its upper bound.
 
     Attributes:
-        name: The index value that holds it.
+        name: SSA value of type ``index`` that holds the size.
     """
 
     name: str
 
     def __new__(cls, bound: int, name: str) -> "DynamicSize":
-        """A size of at most `bound`."""
+        """Create a size of at most `bound`, held by the index value `name`."""
         extent = super().__new__(cls, bound)
         extent.name = name
         return extent
@@ -28,11 +28,11 @@ class DynamicSize(int):
 
 @dataclass(frozen=True)
 class Value:
-    """An SSA value that is a tensor.
+    """An SSA value of tensor type.
 
     Attributes:
         name: Name of the value with its percent sign, such as ``%qkv``.
-        shape: Sizes, outermost first; one known at run time only is an `DynamicSize`.
+        shape: Sizes, outermost first; one known only at run time is a `DynamicSize`.
         dtype: MLIR element type.
     """
 
@@ -42,7 +42,7 @@ class Value:
 
     @property
     def type(self) -> str:
-        """The MLIR type, such as ``tensor<32x64xf32>``."""
+        """MLIR type, such as ``tensor<32x64xf32>``."""
         return tensor_type(self.shape, self.dtype)
 
     @property
@@ -52,7 +52,7 @@ class Value:
 
 
 class Builder:
-    """Collects the lines of one function body; every name it hands out is new."""
+    """Builder of one function body: collects its lines and generates unique SSA names."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -60,7 +60,7 @@ class Builder:
         self._indent = "    "
 
     def fresh(self, name: str) -> str:
-        """A name that is not in use: ``%scores``, then ``%scores_2``, and so on."""
+        """Return a name that is not in use: ``%scores``, then ``%scores_2``, and so on."""
         self._uses[name] = self._uses.get(name, 0) + 1
         return f"%{name}" if self._uses[name] == 1 else self.fresh(f"{name}_{self._uses[name]}")
 
@@ -69,13 +69,13 @@ class Builder:
         self.lines.extend(self._indent + line for line in lines)
 
     def define(self, name: str, shape: tuple[int, ...], op: str, dtype: str = "f32") -> Value:
-        """Emit ``%name = op`` and give the tensor it defines."""
+        """Emit ``%name = op`` and return the tensor it defines."""
         value = Value(self.fresh(name), shape, dtype)
         self.emit(f"{value.name} = {op}")
         return value
 
     def index(self, name: str, value: int) -> str:
-        """Emit an index constant and give its name."""
+        """Emit an index constant and return its name."""
         name = self.fresh(name)
         self.emit(f"{name} = arith.constant {value} : index")
         return name
@@ -89,13 +89,13 @@ class Builder:
 
 
 def tensor_type(shape: Sequence[int], dtype: str = "f32") -> str:
-    """The MLIR tensor type of a shape."""
+    """Return the MLIR tensor type of a shape."""
     sizes = ("?" if isinstance(size, DynamicSize) else str(size) for size in shape)
     return f"tensor<{''.join(f'{size}x' for size in sizes)}{dtype}>"
 
 
 def affine_map(rank: int, dims: Sequence[int]) -> str:
-    """The projection of `rank` loops onto `dims`: ``affine_map<(d0, d1) -> (d1)>``."""
+    """Return the projection of `rank` dimensions onto `dims`: ``affine_map<(d0, d1) -> (d1)>``."""
     loops = ", ".join(f"d{i}" for i in range(rank))
     return f"affine_map<({loops}) -> ({', '.join(f'd{i}' for i in dims)})>"
 
@@ -103,33 +103,35 @@ def affine_map(rank: int, dims: Sequence[int]) -> str:
 def for_each(
     f: Builder, count: int, carried: Sequence[Value], body: Callable[[str, list[Value]], Sequence[Value]]
 ) -> list[Value]:
-    """Emit an ``scf.for`` over ``0..count`` that carries tensors, each in one buffer.
+    """Emit an ``scf.for`` over ``0..count`` with tensor iteration arguments, each of which bufferizes in place.
 
-    What an iteration gives for the first is materialized in the carried tensor, for a loop that yields another buffer
-    does not bufferize. The others must be the carried tensors themselves with slices inserted.
+    The first value that an iteration yields is materialized in its iteration argument, because one-shot bufferization
+    rejects a loop that yields another buffer. The other yielded values must be the iteration arguments themselves with
+    slices inserted.
 
     Args:
         f: Builder that ops are appended to.
-        count: Number of iterations.
-        carried: The tensors before the first iteration.
-        body: Emits one iteration, given the loop index and the carried tensors; gives the next ones.
+        count: Trip count.
+        carried: Initial values of the iteration arguments.
+        body: Callback that emits one iteration from the induction variable and the iteration arguments, and returns
+            the values to yield.
     """
     start, stop, step = f.index("start", 0), f.index("stop", count), f.index("step", 1)
     index = f.fresh("layer")
-    inside = [replace(value, name=f.fresh(f"{value.name[1:]}_in")) for value in carried]
-    group = f.fresh(f"{carried[0].name[1:]}_out")
-    inits = ", ".join(f"{mine.name} = {value.name}" for mine, value in zip(inside, carried, strict=True))
+    iter_args = [replace(value, name=f.fresh(f"{value.name[1:]}_in")) for value in carried]
+    results_name = f.fresh(f"{carried[0].name[1:]}_out")
+    inits = ", ".join(f"{argument.name} = {value.name}" for argument, value in zip(iter_args, carried, strict=True))
     types = ", ".join(value.type for value in carried)
-    results = f"{group}:{len(carried)}" if len(carried) > 1 else group
+    results = f"{results_name}:{len(carried)}" if len(carried) > 1 else results_name
     f.emit(f"{results} = scf.for {index} = {start} to {stop} step {step} iter_args({inits}) -> ({types}) {{")
     with f.indented():
-        after, *updated = body(index, inside)
-        same = f"({after.type}, {after.type}) -> {after.type}"
-        text = f"bufferization.materialize_in_destination {after.name} in {inside[0].name} : {same}"
-        kept = [f.define("kept", after.shape, text), *updated]
-        f.emit(f"scf.yield {', '.join(value.name for value in kept)} : {types}")
+        first, *updated = body(index, iter_args)
+        same = f"({first.type}, {first.type}) -> {first.type}"
+        text = f"bufferization.materialize_in_destination {first.name} in {iter_args[0].name} : {same}"
+        yielded = [f.define("kept", first.shape, text), *updated]
+        f.emit(f"scf.yield {', '.join(value.name for value in yielded)} : {types}")
     f.emit("}")
-    names = [f"{group}#{i}" for i in range(len(carried))] if len(carried) > 1 else [group]
+    names = [f"{results_name}#{i}" for i in range(len(carried))] if len(carried) > 1 else [results_name]
     return [replace(value, name=name) for value, name in zip(carried, names, strict=True)]
 
 
@@ -140,14 +142,14 @@ def write_function(
     *,
     ranged: Collection[str] = (),
 ) -> list[str]:
-    """Write a public function that computes tensors.
+    """Write a public function over memrefs whose body computes on tensors.
 
     Args:
         entry: Name of the function.
-        arguments: Memrefs of the function; all but the outputs are read as tensors.
-        body: Emits the computation, given the tensors by argument name; gives what states and outputs hold
-            afterwards, in the order of the arguments. A state must be given as its tensor with slices inserted.
-        ranged: Names of whole-numbered arguments whose range the text says, for uses of it alone.
+        arguments: Memref arguments of the function; all but the outputs are read as tensors.
+        body: Callback that emits the computation from the tensors by argument name, and returns the final values of
+            states and outputs in the order of the arguments. A state must be its own tensor with slices inserted.
+        ranged: Names of integer arguments whose value range is written as attributes, for a reader of the text alone.
     """
     f = Builder()
     memrefs = {argument.name: f.fresh(f"{argument.name}_memref") for argument in arguments}
@@ -167,13 +169,13 @@ def write_function(
 
 
 def read_argument(f: Builder, argument: Argument, memref: str) -> Value:
-    """The tensor that an argument holds."""
+    """Read a memref argument as a tensor (``bufferization.to_tensor``)."""
     writable = " writable" if argument.role == "state" else ""
-    kind = tensor_type(argument.shape, argument.dtype)
-    text = f"bufferization.to_tensor {memref} restrict{writable} : {argument.type} to {kind}"
+    result_type = tensor_type(argument.shape, argument.dtype)
+    text = f"bufferization.to_tensor {memref} restrict{writable} : {argument.type} to {result_type}"
     return f.define(argument.name, argument.shape, text, argument.dtype)
 
 
 def write_module(*functions: Sequence[str]) -> str:
-    """A module of functions, each the lines of one."""
+    """Write a module from functions, each a sequence of lines."""
     return "\n".join(["module {", *(line for function in functions for line in function), "}"]) + "\n"

@@ -1,4 +1,4 @@
-"""Emitters for caches and runtime positions: rows that are appended in place, sizes that grow, rotary embedding.
+"""Emitters for caches and runtime positions: in-place appends, slices of dynamic size, rotary embedding.
 
 `payload.reference` has the same functions in NumPy.
 """
@@ -13,7 +13,7 @@ ROTARY_BASE = 10_000.0  # RoFormer (Su et al., 2021), section 3.2.2
 
 
 def read_index(f: Builder, number: Value, name: str) -> str:
-    """The index that a ``(1)`` i64 tensor holds."""
+    """Read the element of a ``(1)`` i64 tensor as an index."""
     first, value, index = f.index("first", 0), f.fresh(f"{name}_value"), f.fresh(f"{name}_index")
     f.emit(
         f"{value} = tensor.extract {number.name}[{first}] : {number.type}",
@@ -23,21 +23,21 @@ def read_index(f: Builder, number: Value, name: str) -> str:
 
 
 def add_index(f: Builder, index: str, summand: int, name: str) -> str:
-    """``index + summand``."""
+    """Emit ``index + summand``."""
     constant, total = f.index("summand", summand), f.fresh(name)
     f.emit(f"{total} = arith.addi {index}, {constant} : index")
     return total
 
 
 def row_at(f: Builder, table: Value, row: str, name: str) -> Value:
-    """``(P, C) -> (C)``: the row at an index."""
+    """Extract the row at an index: ``(P, C) -> (C)``."""
     columns = table.shape[1]
     text = f"tensor.extract_slice {table.name}[{row}, 0] [1, {columns}] [1, 1] : {table.type} to"
     return f.define(name, (columns,), f"{text} {Value('', (columns,)).type}")
 
 
 def store_rows(f: Builder, cache: Value, rows: Value, *, layer: str, position: str, name: str) -> Value:
-    """The cache ``(L, H, P, D)`` with ``(H, T, D)`` in a layer's rows from `position` on: in place."""
+    """Insert ``(H, T, D)`` into one layer of the cache ``(L, H, P, D)`` at row `position`, in place."""
     heads, count, depth = rows.shape
     where = f"[{layer}, 0, {position}, 0] [1, {heads}, {count}, {depth}] [1, 1, 1, 1]"
     return f.define(
@@ -46,7 +46,7 @@ def store_rows(f: Builder, cache: Value, rows: Value, *, layer: str, position: s
 
 
 def rows_so_far(f: Builder, cache: Value, layer: str, count: DynamicSize, name: str) -> Value:
-    """``(L, H, P, D) -> (H, count, D)``: a layer's first rows."""
+    """Extract the first `count` rows of one layer: ``(L, H, P, D) -> (H, count, D)``."""
     _, heads, _, depth = cache.shape
     shape = (heads, count, depth)
     where = f"[{layer}, 0, 0, 0] [1, {heads}, {count.name}, {depth}] [1, 1, 1, 1]"
@@ -54,7 +54,7 @@ def rows_so_far(f: Builder, cache: Value, layer: str, count: DynamicSize, name: 
 
 
 def reshape(f: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
-    """The same elements, in order, in another shape."""
+    """Reshape to `shape`, keeping the elements in row-major order."""
     flat = flatten(f, x, name)
     if len(shape) == 1:
         return flat
@@ -64,7 +64,7 @@ def reshape(f: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
 
 
 def flatten(f: Builder, x: Value, name: str) -> Value:
-    """All elements in one dimension."""
+    """Collapse all dimensions into one."""
     if x.rank == 1:
         return x
     shape = (math.prod(x.shape),)
@@ -73,25 +73,25 @@ def flatten(f: Builder, x: Value, name: str) -> Value:
 
 
 def rotate(f: Builder, x: Value, start: str | None, name: str) -> Value:
-    """Turn pairs of columns of ``(H, T, D)`` by an angle that grows with the row: rotary embedding.
+    """Emit rotary embedding: rotate pairs of columns of ``(H, T, D)`` by an angle proportional to the row's position.
 
-    Column ``j`` of the first half goes with column ``j`` of the second, as in GPT-NeoX. Row ``t`` stands at position
-    ``start + t``; the angle is ``position / 10000^(2 j / D)``. Angles are in f64: an f32 near 1000 is off by 3e-5.
+    Column ``j`` is paired with column ``j + D / 2``, as in GPT-NeoX. Row ``t`` has position ``start + t``; the angle is
+    ``position / 10000^(2 j / D)``. Angles are computed in f64: the rounding error of an f32 near 1000 is 3e-5.
 
     Args:
         f: Builder that ops are appended to.
         x: Queries or keys.
-        start: Index of the first row's position; `None` for 0.
+        start: Index value of the first row's position; `None` for 0.
         name: Name of the result.
     """
     _, rows, depth = x.shape
-    of_angles = (rows, depth // 2)
-    cosine, sine = (angles(f, function, start, of_angles, f"{name}_{function}") for function in ("cos", "sin"))
+    pairs_shape = (rows, depth // 2)
+    cosine, sine = (angles(f, function, start, pairs_shape, f"{name}_{function}") for function in ("cos", "sin"))
     return turn(f, x, cosine, sine, name)
 
 
 def turn(f: Builder, x: Value, cosine: Value, sine: Value, name: str) -> Value:
-    """Turn pairs of columns of ``(H, T, D)``, ``j`` and ``j + D / 2``, by angles ``(T, D / 2)``."""
+    """Rotate pairs of columns of ``(H, T, D)``, ``j`` and ``j + D / 2``, by the angles ``(T, D / 2)``."""
     heads, rows, depth = x.shape
     half = depth // 2
     shape = (heads, rows, 2, half)
@@ -121,14 +121,14 @@ def turn(f: Builder, x: Value, cosine: Value, sine: Value, name: str) -> Value:
 
 
 def take_half(f: Builder, pairs: Value, part: int, name: str) -> Value:
-    """``(H, T, 2, D/2) -> (H, T, D/2)``."""
+    """Extract one half of the column pairs: ``(H, T, 2, D/2) -> (H, T, D/2)``."""
     heads, rows, _, half = pairs.shape
     text = f"tensor.extract_slice {pairs.name}[0, 0, {part}, 0] [{heads}, {rows}, 1, {half}] [1, 1, 1, 1]"
     return f.define(name, (heads, rows, half), f"{text} : {pairs.type} to {Value('', (heads, rows, half)).type}")
 
 
 def angles(f: Builder, function: str, start: str | None, shape: tuple[int, ...], name: str) -> Value:
-    """``cos`` or ``sin`` of every rotary angle, ``(T, D/2)``."""
+    """Emit the cosine or sine of every rotary angle, ``(T, D/2)``."""
     shift = (
         ["%place = arith.addi %row, " + start + " : index"] if start else ["%place = arith.addi %row, %none : index"]
     )

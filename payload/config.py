@@ -1,4 +1,4 @@
-"""Sizes of a GPT, and how a payload's parameters are read from the text of a spec."""
+"""Sizes of a GPT, and the parsing of payload parameters from the text of a spec."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,10 +22,10 @@ class GPTConfig:
         layers: Number of blocks, L.
         heads: Attention heads, H; divides `d_model`.
         d_ff: Width of the hidden layer of the MLP, F.
-        vocab: Number of tokens there are, V.
-        positions: Number of positions, P; at least `seq`. Rows of the position table, and of the caches.
+        vocab: Size of the vocabulary, V.
+        positions: Number of positions, P; at least `seq`. Rows of the position table and of the caches.
         batch: Sequences that are decoded together, B.
-        rope: Positions turn queries and keys (rotary embedding); there is no position table.
+        rope: Rotary position embedding of queries and keys instead of a position table.
         storage: Element type that matrices are stored in: ``f32``, ``bf16``, or ``i8`` with a scale per output channel.
     """
 
@@ -59,17 +59,17 @@ class GPTConfig:
 
     @property
     def depth(self) -> int:
-        """Columns of one head, D."""
+        """Width of one head, D."""
         return self.d_model // self.heads
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The fields that are sizes."""
+        """Fields that are sizes."""
         return {name: size for name, size in asdict(self).items() if name not in ("rope", "storage")}
 
 
 def check_size(name: str, size: int, least: int = 1) -> None:
-    """Raise unless `size` is a size a tensor can have.
+    """Raise unless `size` is a valid tensor size.
 
     Raises:
         PayloadError: The size is below `least` or above 2^31 - 1.
@@ -81,26 +81,26 @@ def check_size(name: str, size: int, least: int = 1) -> None:
 
 
 def read_positions(text: str, default: int) -> tuple[int, bool]:
-    """How many positions, and whether they are rotary, from ``128``, ``rope`` or ``rope:128``."""
+    """Parse the number of positions and whether they are rotary from ``128``, ``rope`` or ``rope:128``."""
     rope, _, count = text.partition(":") if text.partition(":")[0] == "rope" else ("", "", text)
     return read_number("positions", count or str(default), default), bool(rope)
 
 
 def write_positions(config: GPTConfig, default: int) -> str:
-    """The text that `read_positions` reads; without the count where that is the default."""
+    """Write the text that `read_positions` parses; the count is omitted where it is the default."""
     if not config.rope:
         return str(config.positions)
     return "rope" if config.positions == default else f"rope:{config.positions}"
 
 
 def read_weights(text: str) -> tuple[str, str]:
-    """Element type and file of the weights, from ``FILE``, ``bf16``, ``int8`` or ``int8:FILE``."""
+    """Parse element type and path of the weights from ``FILE``, ``bf16``, ``int8`` or ``int8:FILE``."""
     form, _, path = text.partition(":")
     return (STORAGES[form], path) if form in STORAGES else ("f32", text)
 
 
 def write_weights(config: GPTConfig, path: str) -> str:
-    """The text that `read_weights` reads."""
+    """Write the text that `read_weights` parses."""
     if config.storage == "f32":
         return path
     form = next(name for name, storage in STORAGES.items() if storage == config.storage)
@@ -108,13 +108,13 @@ def write_weights(config: GPTConfig, path: str) -> str:
 
 
 def nearest_divisor(number: int, wanted: int) -> int:
-    """The divisor of `number` next to `wanted`, the larger of two as near: 4 for 64 and 3."""
+    """Return the divisor of `number` closest to `wanted`, the larger of two as close: 4 for 64 and 3."""
     candidates = (d for low in range(1, int(number**0.5) + 1) if number % low == 0 for d in (low, number // low))
     return min(candidates, key=lambda divisor: (abs(divisor - wanted), -divisor))
 
 
 def read_numbers(payload: str, parameters: Mapping[str, str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """Whole numbers for every parameter in `defaults`, taken from the spec where it has them.
+    """Parse an integer for every parameter in `defaults`; a parameter missing from the spec has its default.
 
     Args:
         payload: Name of the payload, for messages.
@@ -122,14 +122,14 @@ def read_numbers(payload: str, parameters: Mapping[str, str], defaults: Mapping[
         defaults: Every known parameter and its default.
 
     Raises:
-        PayloadError: A parameter is unknown, or its value is not a whole number.
+        PayloadError: A parameter is unknown, or its value is not an integer.
     """
     check_known(payload, parameters, defaults)
     return {name: read_number(name, parameters.get(name, str(default)), default) for name, default in defaults.items()}
 
 
 def with_parameters(defaults: Mapping[str, object]) -> Callable[[Factory], Factory]:
-    """Mark a payload's factory with its parameters and their defaults, which `autotune list` shows."""
+    """Decorate a payload factory with its parameters and their defaults, which `autotune list` shows."""
 
     def mark(factory: Factory) -> Factory:
         factory.parameters = dict(defaults)  # type: ignore[attr-defined]
@@ -139,14 +139,14 @@ def with_parameters(defaults: Mapping[str, object]) -> Callable[[Factory], Facto
 
 
 def check_known(payload: str, parameters: Mapping[str, str], known: Mapping[str, object]) -> None:
-    """Raise unless every parameter is one the payload has."""
+    """Raise unless the payload has every given parameter."""
     for name in parameters:
         if name not in known:
             raise PayloadError(f"parameters of {payload} are {', '.join(known)}; got {name!r}; leave it out")
 
 
 def read_number(name: str, text: str, default: int) -> int:
-    """The whole number that `text` spells; `default` is what the message suggests."""
+    """Parse `text` as an integer; `default` is suggested in the error message."""
     try:
         return read_whole(text)
     except ValueError as error:
@@ -154,14 +154,14 @@ def read_number(name: str, text: str, default: int) -> int:
 
 
 def read_switch(name: str, value: int) -> bool:
-    """True for 1, false for 0."""
+    """Return true for 1 and false for 0."""
     if value not in (0, 1):
         raise PayloadError(f"{name} must be 0 or 1, got {value}; try {name}=1")
     return bool(value)
 
 
 def write_spec(payload: str, values: Mapping[str, object], defaults: Mapping[str, object]) -> str:
-    """The canonical spec: the payload's name, then the parameters that differ from their defaults, in their order.
+    """Write the canonical spec: the payload's name, then the parameters that differ from their defaults, in order.
 
     >>> write_spec("gpt2", {"seq": 64, "layers": 12}, {"seq": 128, "layers": 12})
     'gpt2,seq=64'

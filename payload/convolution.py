@@ -1,7 +1,7 @@
-"""Emitters of convolutions as linalg on tensors: named ops on a zero-filled init, after a ``tensor.pad``.
+"""Emitters of 2-D convolutions as linalg on tensors: named ops on a zero-filled init, after a ``tensor.pad``.
 
 Channels first: x ``(N, C, H, W)``, kernel ``(F, C / G, K, K)``; channels last: x ``(N, H, W, C)``, kernel
-``(K, K, C / G, F)``; G groups.
+``(K, K, C / G, F)``; G is the number of groups.
 """
 
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ from payload.builder import Builder, Value, affine_map
 
 @dataclass(frozen=True)
 class WindowSteps:
-    """How the windows of a convolution lie.
+    """Sliding-window parameters of a convolution, the same in both spatial dimensions.
 
     Attributes:
-        stride: Positions from one window to the next.
+        stride: Distance between consecutive windows.
         padding: Zeros on every side.
-        dilation: Positions from one element of a window to the next.
-        groups: Parts that channels are split into; each filter reads one.
-        channels_last: Whether the channels of a position are contiguous.
+        dilation: Distance between consecutive elements of a window.
+        groups: Groups that channels are split into; each filter reads one group.
+        channels_last: Whether the layout is NHWC instead of NCHW.
     """
 
     stride: int = 1
@@ -31,24 +31,24 @@ class WindowSteps:
     channels_last: bool = False
 
     def windows(self, count: int, kernel: int) -> int:
-        """Windows along one dimension, of so many positions and the zeros around them; less than 1 where none fits."""
+        """Return the number of windows along a dimension of `count` positions; less than 1 where none fits."""
         return (count + 2 * self.padding - self.dilation * (kernel - 1) - 1) // self.stride + 1
 
     @property
     def text(self) -> str:
-        """The attributes of a named op."""
+        """Attributes of a named convolution, in MLIR syntax."""
         pair = "dense<{0}> : tensor<2xi64>"
         return f"{{dilations = {pair.format(self.dilation)}, strides = {pair.format(self.stride)}}}"
 
 
 def steps_of(node: OpNode) -> WindowSteps:
-    """The steps of an op ``conv`` of a graph."""
+    """Return the sliding-window parameters of a graph's ``conv`` op."""
     stride, padding, dilation, groups = (int(node[name]) for name in ("stride", "padding", "dilation", "groups"))
     return WindowSteps(stride, padding, dilation, groups, bool(node["channels_last"]))
 
 
 def conv(f: Builder, x: Value, kernel: Value, steps: WindowSteps, name: str = "conv") -> Value:
-    """A convolution of two dimensions."""
+    """Emit a 2-D convolution, dense, depthwise or grouped."""
     x, steps = pad(f, x, steps), replace(steps, padding=0)
     groups, channels = steps.groups, x.shape[3 if steps.channels_last else 1]
     filters = kernel.shape[3 if steps.channels_last else 0]
@@ -56,14 +56,14 @@ def conv(f: Builder, x: Value, kernel: Value, steps: WindowSteps, name: str = "c
         op = "conv_2d_nhwc_hwcf" if steps.channels_last else "conv_2d_nchw_fchw"
         return window_op(f, op, x, kernel, steps, filters=filters, name=name)
     if groups == channels == filters:
-        together = ((0,), (1,), (2, 3)) if steps.channels_last else ((0, 1), (2,), (3,))
+        reassociation = ((0,), (1,), (2, 3)) if steps.channels_last else ((0, 1), (2,), (3,))
         op = "depthwise_conv_2d_nhwc_hwc" if steps.channels_last else "depthwise_conv_2d_nchw_chw"
-        return window_op(f, op, x, collapse(f, kernel, together, "plain"), steps, filters=filters, name=name)
+        return window_op(f, op, x, collapse(f, kernel, reassociation, "plain"), steps, filters=filters, name=name)
     return grouped(f, x, kernel, steps, name)
 
 
 def pad(f: Builder, x: Value, steps: WindowSteps) -> Value:
-    """Zeros around every image."""
+    """Pad the spatial dimensions with zeros."""
     if not steps.padding:
         return x
     around = [0, steps.padding, steps.padding, 0] if steps.channels_last else [0, 0, steps.padding, steps.padding]
@@ -79,7 +79,7 @@ def pad(f: Builder, x: Value, steps: WindowSteps) -> Value:
 
 
 def window_op(f: Builder, op: str, x: Value, kernel: Value, steps: WindowSteps, *, filters: int, name: str) -> Value:
-    """A named convolution into zeros."""
+    """Emit a named convolution into a zero-filled tensor."""
     side = kernel.shape[0 if steps.channels_last else -1]
     images = x.shape[1:3] if steps.channels_last else x.shape[2:]
     spatial = [steps.windows(size, side) for size in images]
@@ -90,7 +90,7 @@ def window_op(f: Builder, op: str, x: Value, kernel: Value, steps: WindowSteps, 
 
 
 def grouped(f: Builder, x: Value, kernel: Value, steps: WindowSteps, name: str) -> Value:
-    """A convolution of which each filter reads the channels of its group: one more dimension, of groups."""
+    """Emit a grouped convolution, with an additional dimension for the groups."""
     groups, side = steps.groups, kernel.shape[0 if steps.channels_last else -1]
     at = 3 if steps.channels_last else 1
     filters = kernel.shape[3 if steps.channels_last else 0]
@@ -115,25 +115,25 @@ def grouped(f: Builder, x: Value, kernel: Value, steps: WindowSteps, name: str) 
 
 
 def group_loops(steps: WindowSteps) -> str:
-    """Loops of a grouped convolution with channels last, for which upstream has no op with such a kernel."""
+    """Return the attributes of a grouped NHWC convolution, for which linalg has no named op."""
     # loops: n, g, f, h, w as d0 to d4; c, i, j as d5 to d7
     rows, columns = (f"d{3 + d} * {steps.stride} + d{6 + d} * {steps.dilation}" for d in range(2))
     subscripts = (f"d0, {rows}, {columns}, d1, d5", "d6, d7, d5, d1, d2", "d0, d3, d4, d1, d2")
     loops = affine_map(8, []).partition(" ->")[0]
     maps = ", ".join(f"{loops} -> ({subscript})>" for subscript in subscripts)
-    kinds = ", ".join(['"parallel"'] * 5 + ['"reduction"'] * 3)
-    return f"{{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
+    iterator_types = ", ".join(['"parallel"'] * 5 + ['"reduction"'] * 3)
+    return f"{{indexing_maps = [{maps}], iterator_types = [{iterator_types}]}}"
 
 
 def collapse(f: Builder, x: Value, together: tuple[tuple[int, ...], ...], name: str) -> Value:
-    """Dimensions made one."""
+    """Collapse groups of adjacent dimensions."""
     shape = tuple(prod(x.shape[d] for d in dims) for dims in together)
     text = f"tensor.collapse_shape {x.name} {[list(dims) for dims in together]} : {x.type} into"
     return f.define(name, shape, f"{text} {Value('', shape).type}")
 
 
 def expand(f: Builder, x: Value, at: int, parts: int, name: str) -> Value:
-    """A dimension as two, the first of so many parts."""
+    """Split dimension `at` in two, of which the outer has size `parts`."""
     shape = (*x.shape[:at], parts, x.shape[at] // parts, *x.shape[at + 1 :])
     dims = [[d] if d < at else [at, at + 1] if d == at else [d + 1] for d in range(x.rank)]
     text = f"tensor.expand_shape {x.name} {dims} output_shape {list(shape)} : {x.type} into"
@@ -141,10 +141,10 @@ def expand(f: Builder, x: Value, at: int, parts: int, name: str) -> Value:
 
 
 def relu(f: Builder, x: Value, name: str = "relu") -> Value:
-    """``max(x, 0)``."""
+    """Emit ``max(x, 0)``."""
     return ops.elementwise(f, name, x, ["%zero = arith.constant 0.0 : f32", "%y = arith.maximumf %e0, %zero : f32"])
 
 
 def add_channel_bias(f: Builder, x: Value, bias: Value, *, channels_last: bool, name: str = "biased") -> Value:
-    """A number for each channel, added at every position."""
+    """Add a bias per channel."""
     return ops.elementwise(f, name, x, ["%y = arith.addf %e0, %e1 : f32"], (bias, [3 if channels_last else 1]))

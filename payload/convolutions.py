@@ -1,6 +1,6 @@
-"""Payloads of convolutions: one, and a block of a residual network; called with the parameters of a spec.
+"""Convolution payloads: a single convolution and a block of a residual network, built from the parameters of a spec.
 
-``layout=nchw`` has channels first, as PyTorch and ONNX do; ``layout=nhwc`` last, as TensorFlow does.
+``layout=nchw`` has channels first, as in PyTorch and ONNX; ``layout=nhwc`` has channels last, as in TensorFlow.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ CONV = {
     "groups": 1,
 }
 RESNET_BLOCK = {"batch": 1, "channels": 64, "filters": 64, "size": 56, "stride": 1}
-SIDE = 3  # of the kernels of a block
+SIDE = 3  # kernel size of the block's convolutions
 
 
 @with_parameters({**CONV, "layout": LAYOUTS[0]})
@@ -52,8 +52,8 @@ def conv(parameters: dict[str, str]) -> Payload:
 def resnet_block(parameters: dict[str, str]) -> Payload:
     """Two 3x3 convolutions and what goes past them, ``relu(conv(relu(conv(x))) + x)``; 64 channels of 56x56 by default.
 
-    Each has a bias: batch norm is part of both. Where `stride` or `filters` change the shape, a 1x1 convolution goes
-    past.
+    Each has a bias, since batch norm is folded into both. Where `stride` or `filters` change the shape, the shortcut is
+    a 1x1 convolution.
     """
     sizes, last = read("resnet_block", parameters, RESNET_BLOCK)
     channels, filters, stride = sizes["channels"], sizes["filters"], sizes["stride"]
@@ -62,26 +62,26 @@ def resnet_block(parameters: dict[str, str]) -> Payload:
     first = net.convolve(x, "first", filters, SIDE, WindowSteps(stride, 1, channels_last=last), bias=True)
     hidden = net.op("relu", first)
     second = net.convolve(hidden, "second", filters, SIDE, WindowSteps(1, 1, channels_last=last), bias=True)
-    past = x
+    shortcut = x
     if stride > 1 or filters != channels:
-        past = net.convolve(x, "past", filters, 1, WindowSteps(stride, channels_last=last), bias=True)
-    net.op("relu", net.op("add", second, past), name="out")
+        shortcut = net.convolve(x, "past", filters, 1, WindowSteps(stride, channels_last=last), bias=True)
+    net.op("relu", net.op("add", second, shortcut), name="out")
     oracle = partial(conv_reference.resnet_block, stride=stride, channels_last=last)
     return net.finish("resnet_block", {**sizes, "layout": LAYOUTS[last]}, RESNET_BLOCK, oracle)
 
 
 @dataclass
 class ConvNetwork:
-    """A payload of convolutions under construction.
+    """Convolution payload under construction.
 
     Attributes:
-        batch: Images.
+        batch: Number of images.
         last: Whether channels are last.
         arguments: Arguments so far.
-        shapes: Shape of every value.
+        shapes: Shapes of all values, by name.
         writer: Ops so far.
-        flops: Multiplications and additions of the convolutions so far; products with padding count.
-        longest: Terms of their longest sum.
+        flops: Multiplications and additions of the convolutions so far, including those with padding.
+        longest: Number of terms of their longest sum.
     """
 
     batch: int
@@ -93,29 +93,29 @@ class ConvNetwork:
     longest: int = 1
 
     def image(self, channels: int, rows: int, columns: int = 0) -> Shape:
-        """Shape of images; square ones without `columns`."""
+        """Return the shape of a batch of images; images are square if `columns` is 0."""
         spatial = (rows, columns or rows)
         return (self.batch, *spatial, channels) if self.last else (self.batch, channels, *spatial)
 
     def argument(self, name: str, role: str, shape: Shape) -> str:
-        """Declare an argument; give its name."""
+        """Declare an argument and return its name."""
         self.arguments.append(Argument(name, role, shape))
         self.shapes[name] = shape
         return name
 
     def op(self, op: str, *inputs: str, name: str = "", **attributes: float) -> str:
-        """Add an op that keeps the shape of what it reads first; give the name of its output."""
-        found = self.writer.op(op, *inputs, shape=self.shapes[inputs[0]], name=name, **attributes)
-        self.shapes[found] = self.shapes[inputs[0]]
-        return found
+        """Add an op whose result has the shape of its first input; return the name of the result."""
+        result = self.writer.op(op, *inputs, shape=self.shapes[inputs[0]], name=name, **attributes)
+        self.shapes[result] = self.shapes[inputs[0]]
+        return result
 
     def convolve(
         self, x: str, stem: str, filters: int, side: int, steps: WindowSteps, *, bias: bool = False, name: str = ""
     ) -> str:
-        """Add a convolution, and its weights; give the name of its output.
+        """Add a convolution and its weights; return the name of its output.
 
         Raises:
-            PayloadError: Groups divide no channels, or a window is larger than an image.
+            PayloadError: Groups do not divide the channels or filters, or a window is larger than a padded image.
         """
         shape = self.shapes[x]
         channels, size = shape[3 if self.last else 1], shape[2]
@@ -128,24 +128,24 @@ class ConvNetwork:
                 f"a window must fit into size + 2 padding = {size + 2 * steps.padding}, "
                 f"it takes {steps.dilation * (side - 1) + 1}; try padding={side // 2 * steps.dilation}"
             )
-        mine = channels // steps.groups
-        kernel = (side, side, mine, filters) if self.last else (filters, mine, side, side)
+        depth = channels // steps.groups
+        kernel = (side, side, depth, filters) if self.last else (filters, depth, side, side)
         reads = [x, self.argument(stem, "weight", kernel)]
         if bias:
             reads.append(self.argument(f"{stem}_bias", "weight", (filters,)))
-        given = self.image(filters, windows)
-        numbers = {"stride": steps.stride, "padding": steps.padding, "dilation": steps.dilation, "groups": steps.groups}
-        found = self.writer.op("conv", *reads, shape=given, name=name, **numbers, channels_last=self.last)
-        self.shapes[found] = given
-        terms = mine * side * side
-        self.flops += 2 * prod(given) * terms
+        result_shape = self.image(filters, windows)
+        window = {"stride": steps.stride, "padding": steps.padding, "dilation": steps.dilation, "groups": steps.groups}
+        result = self.writer.op("conv", *reads, shape=result_shape, name=name, **window, channels_last=self.last)
+        self.shapes[result] = result_shape
+        terms = depth * side * side
+        self.flops += 2 * prod(result_shape) * terms
         self.longest = max(self.longest, terms)
-        return found
+        return result
 
     def finish(
         self, kernel: str, values: Mapping[str, object], defaults: Mapping[str, int], oracle: Callable[..., Doubles]
     ) -> Payload:
-        """The payload, whose output is the last value."""
+        """Return the payload; its output is the last value."""
         (out,) = self.writer.nodes[-1].outputs
         return make(
             kernel,
@@ -160,10 +160,10 @@ class ConvNetwork:
 
 
 def read(payload: str, parameters: Mapping[str, str], defaults: Mapping[str, int]) -> tuple[dict[str, int], bool]:
-    """Sizes, and whether channels are last.
+    """Parse the sizes, and whether channels are last.
 
     Raises:
-        PayloadError: A parameter is unknown, not a whole number, or out of range.
+        PayloadError: A parameter is unknown, not an integer, or out of range.
     """
     layout = parameters.get("layout", LAYOUTS[0])
     if layout not in LAYOUTS:

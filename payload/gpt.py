@@ -1,13 +1,13 @@
-"""GPT-2 in one file, in the dialect: pre-norm, causal, tanh GELU, tied head, as three functions of one model.
+"""GPT-2 in one file, in the dialect `gpt`: pre-norm, causal, tanh GELU, tied head, as three functions of one model.
 
     forward   tokens in, logits at every position out; batch 1
-    prefill   a prompt in, logits behind its last token out; fills the caches
-    decode    one token of every sequence in, the next logits out; appends a row to the caches and attends over what
-              they hold up to there
+    prefill   a prompt in, logits after its last token out; fills the caches
+    decode    one token of every sequence in, the next logits out; appends a row to the caches and attends over the
+              rows filled so far
 
-Sizes: T tokens, B sequences, C width, L layers, H heads, D = C / H, F hidden width of the MLP, V tokens there are,
-P positions; n rows of a cache are filled. All blocks share one body, which takes a layer of the stacked weights, so the
-text does not grow with depth.
+Sizes: T tokens, B sequences, C width, L layers, H heads, D = C / H, F hidden width of the MLP, V vocabulary,
+P positions; n rows of a cache are filled. All blocks share one body, which slices one layer from the stacked weights,
+so the size of the text is independent of the depth.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ CACHES = ("keys", "values")
 
 
 def forward(g: OpWriter, config: GPTConfig) -> list[Ref]:
-    """Logits at every position."""
+    """Compute the logits at every position."""
 
     def iterate(layer: Ref, carried: list[Ref]) -> list[Ref]:
         return [block(g, take_block(g, layer), carried[0], partial(self_attention, g, config))]  # T x C
@@ -45,7 +45,7 @@ def forward(g: OpWriter, config: GPTConfig) -> list[Ref]:
 
 
 def prefill(g: OpWriter, config: GPTConfig) -> list[Ref]:
-    """Caches with the prompt in their first T rows, and the logits behind token number ``length``."""
+    """Fill the first T rows of the caches with the prompt; compute the logits after token number ``length``."""
 
     def iterate(layer: Ref, carried: list[Ref]) -> list[Ref]:
         x, *caches = carried
@@ -66,7 +66,7 @@ def prefill(g: OpWriter, config: GPTConfig) -> list[Ref]:
 
 
 def decode(g: OpWriter, config: GPTConfig) -> list[Ref]:
-    """Caches with one more row, the one at ``position``, and the logits behind it."""
+    """Append one row to the caches, at ``position``, and compute the logits after it."""
     position = g.one(IndexOp(), g.given["position"], name="position")
     filled = g.one(ShiftOp(1), position, name="filled")  # n
     x = g.one(EmbeddingOp(), matrix(g, g.given, "wte"), g.given["tokens"], name="token")  # B x C, from (V, C) at (B)
@@ -96,7 +96,7 @@ def decode(g: OpWriter, config: GPTConfig) -> list[Ref]:
 
 
 def embed_text(g: OpWriter, config: GPTConfig) -> Ref:
-    """Tokens from position 0 on, as vectors with a position embedding, unless heads rotate them."""
+    """Embed tokens from position 0 on; the position embedding is added unless positions are rotary."""
     x = g.one(EmbeddingOp(), matrix(g, g.given, "wte"), g.given["tokens"], name="token")  # T x C, from (V, C) at (T)
     if config.rope:
         return x
@@ -104,7 +104,7 @@ def embed_text(g: OpWriter, config: GPTConfig) -> Ref:
 
 
 def block(g: OpWriter, w: Weights, x: Ref, mix: Mix) -> Ref:
-    """One transformer block: communicate, then compute. T is B where tokens are decoded."""
+    """Write one transformer block: attention, then MLP, each with a residual connection; T is B when decoding."""
     mixed = mix(linear(g, w, norm(g, w, x, "ln_1"), "qkv"))  # T x C, from T x 3C
     x = g.one(AddOp(), x, linear(g, w, mixed, "mix"), name="x_mixed")  # T x C
     hidden = g.one(GeluOp(), linear(g, w, norm(g, w, x, "ln_2"), "up"))  # T x F
@@ -112,29 +112,29 @@ def block(g: OpWriter, w: Weights, x: Ref, mix: Mix) -> Ref:
 
 
 def norm(g: OpWriter, w: Weights, x: Ref, name: str) -> Ref:
-    """One of the layer norms: ``T x C``."""
+    """Write one of the layer norms: ``T x C``."""
     return g.one(LayerNormOp(), x, w[f"{name}_gain"], w[f"{name}_bias"], name=name)
 
 
 def linear(g: OpWriter, w: Weights, x: Ref, name: str) -> Ref:
-    """One of the four linear layers of a block."""
+    """Write one of the four linear layers of a block."""
     return g.one(LinearOp(), x, matrix(g, w, f"{name}_weight"), w[f"{name}_bias"], name=name)
 
 
 def matrix(g: OpWriter, w: Weights, name: str) -> Ref:
-    """A matrix, restored where it is stored in whole numbers."""
+    """Return a matrix, dequantized where it is stored in integers."""
     scale = w.get(f"{name}_scale")
     return w[name] if scale is None else g.one(RestoreOp(SUMMED[name] % 2), w[name], scale)
 
 
 def predict(g: OpWriter, x: Ref) -> Ref:
-    """Final norm and head: logits ``T x V``; wte is (V, C)."""
+    """Write the final norm and the head: logits ``T x V``; wte is (V, C)."""
     x = norm(g, g.given, x, "ln_f")  # T x C
     return g.one(LinearOp(transposed=True), x, matrix(g, g.given, "wte"), name="logits")
 
 
 def split(g: OpWriter, qkv: Ref, config: GPTConfig) -> tuple[Ref, Ref, Ref]:
-    """Queries, keys and values of whole prompts: ``(T, 3C)`` to three ``(H, T, D)``."""
+    """Split whole prompts into queries, keys and values: ``(T, 3C)`` to three ``(H, T, D)``."""
     q, k, v = g.several(SplitHeadsOp(config.heads), qkv)
     if config.rope:
         q, k = g.one(RopeOp(), q, name="q_turned"), g.one(RopeOp(), k, name="k_turned")
@@ -142,17 +142,17 @@ def split(g: OpWriter, qkv: Ref, config: GPTConfig) -> tuple[Ref, Ref, Ref]:
 
 
 def self_attention(g: OpWriter, config: GPTConfig, qkv: Ref) -> Ref:
-    """Causal self-attention without a cache: ``(T, 3C)`` to ``(T, C)``."""
+    """Write causal self-attention without a cache: ``(T, 3C)`` to ``(T, C)``."""
     return attend_to_itself(g, *split(g, qkv, config))
 
 
 def attend_to_itself(g: OpWriter, q: Ref, k: Ref, v: Ref) -> Ref:
-    """Causal attention of three ``(H, T, D)``: ``(T, C)``."""
+    """Write causal attention and merge the heads: three ``(H, T, D)`` to ``(T, C)``."""
     return g.one(MergeHeadsOp(), g.one(AttentionOp(causal=True), q, k, v))
 
 
 def take_block(g: OpWriter, layer: Ref) -> Weights:
-    """The weights of one layer: every ``(L, ...)`` to ``(...)``."""
+    """Slice the weights of one layer: every ``(L, ...)`` to ``(...)``."""
     names = [name for name in g.given if belongs_to_block(name)]
     return {name: g.one(LayerOp(), g.given[name], layer, name=f"{name}_here") for name in names}
 
@@ -161,21 +161,21 @@ BODIES = dict(zip(FUNCTIONS, (forward, prefill, decode), strict=True))
 
 
 def write_program(config: GPTConfig, function: str = "forward") -> OpProgram:
-    """A function of a config, in the dialect."""
+    """Write a function of a model, in the dialect."""
     g = OpWriter(arguments(config, function))
     return g.program(function, BODIES[function](g, config))
 
 
 def write_gpt(config: GPTConfig, functions: Sequence[str] = ("forward",)) -> str:
-    """The MLIR module of a config, with some of `FUNCTIONS`: linalg on tensors."""
+    """Write the MLIR module of a model with the given functions: linalg on tensors."""
     return lower_text(*(write_program(config, function) for function in functions))
 
 
 def build(name: str, parameters: dict[str, str], preset: GPTConfig) -> Payload:
-    """A GPT of a preset's sizes, changed by `parameters`; see `payload.interface`.
+    """Build a GPT with a preset's sizes, overridden by `parameters`; see `payload.interface`.
 
     Raises:
-        PayloadError: A parameter is unknown, a size is impossible, or the file does not hold these weights.
+        PayloadError: A parameter is unknown, a size is invalid, or the file does not hold these weights.
     """
     request = read_request(name, parameters, preset)
     program = write_program(request.config, request.function)

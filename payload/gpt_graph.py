@@ -1,7 +1,7 @@
-"""A GPT as a graph of ops, every layer spelled out: what comparators translate. `payload.gpt` writes the MLIR.
+"""A GPT as a graph of ops with every layer unrolled, which comparators translate. `payload.gpt` writes the MLIR.
 
-Sizes: T tokens, B sequences, C width, H heads, D = C / H, F hidden width of the MLP, V tokens there are, n rows of a
-cache that are filled. Rows of the residual stream are B T; one of the two is 1.
+Sizes: T tokens, B sequences, C width, H heads, D = C / H, F hidden width of the MLP, V vocabulary, n filled rows of a
+cache. The residual stream has B T rows, where B or T is 1.
 """
 
 from autotune.core.ops.graph import Graph, GraphWriter
@@ -15,7 +15,7 @@ Names = dict[str, str]
 
 
 def write_graph(config: GPTConfig, function: str) -> Graph:
-    """The graph of a function; it reads the payload's arguments of the same function."""
+    """Return the graph of a function, which reads the same arguments as the payload's MLIR."""
     g, wide, rows = GraphWriter(), config.d_model, config.batch * config.seq
     declared = {argument.name: argument for argument in declare_plain(config)}
     w = {name: weight(g, config, a) for name, a in declared.items() if name not in BLOCK}
@@ -23,9 +23,9 @@ def write_graph(config: GPTConfig, function: str) -> Graph:
     if not config.rope:
         x = g.op("add", x, embed_positions(g, w["wpe"], config, function), shape=(rows, wide))  # BT x C
     for layer in range(config.layers):
-        mine = {name: weight(g, config, declared[name], layer) for name in BLOCK}  # every (L, ...) to (...)
-        mixed = mix(g, project(g, mine, x, config), config, function, layer)  # BT x C
-        x = finish_block(g, mine, x, mixed, config)  # BT x C
+        layer_weights = {name: weight(g, config, declared[name], layer) for name in BLOCK}  # every (L, ...) to (...)
+        mixed = mix(g, project(g, layer_weights, x, config), config, function, layer)  # BT x C
+        x = finish_block(g, layer_weights, x, mixed, config)  # BT x C
     if function == "prefill":
         x, rows = g.op("row_before", x, "length", shape=(1, wide)), 1  # 1 x C
     x = norm(g, x, w["ln_f_gain"], w["ln_f_bias"], (rows, wide))
@@ -34,7 +34,7 @@ def write_graph(config: GPTConfig, function: str) -> Graph:
 
 
 def weight(g: GraphWriter, config: GPTConfig, argument: Argument, layer: int | None = None) -> str:
-    """A weight, or what a layer has of it, in f32: restored where it is stored otherwise."""
+    """Add a weight, or its slice for one layer, in f32: dequantized or widened where it is stored otherwise."""
     stored, shape = declare_stored(argument, config.storage), argument.shape
     names = [each.name for each in stored]
     if layer is not None:
@@ -46,31 +46,31 @@ def weight(g: GraphWriter, config: GPTConfig, argument: Argument, layer: int | N
 
 
 def embed_positions(g: GraphWriter, table: str, config: GPTConfig, function: str) -> str:
-    """What learned positions add, from a table ``(P, C)``: rows from 0 on, or the one at ``position``."""
+    """Add the learned position embedding from a table ``(P, C)``: the first rows, or the row at ``position``."""
     if function == "decode":
         return g.op("embedding", table, "position", shape=(1, config.d_model))
     return g.op("rows", table, shape=(config.seq, config.d_model), count=config.seq)
 
 
 def norm(g: GraphWriter, x: str, gain: str, bias: str, shape: tuple[int, int]) -> str:
-    """Layer norm of every row."""
+    """Add a layer norm of every row."""
     return g.op("layer_norm", x, gain, bias, shape=shape, epsilon=LAYER_NORM_EPSILON)
 
 
 def linear(g: GraphWriter, w: Names, x: str, name: str, shape: tuple[int, int]) -> str:
-    """One of the four linear layers of a block."""
+    """Add one of the four linear layers of a block."""
     return g.op("linear", x, w[f"{name}_weight"], w[f"{name}_bias"], shape=shape)
 
 
 def project(g: GraphWriter, w: Names, x: str, config: GPTConfig) -> str:
-    """Queries, keys and values beside each other, ``(BT, C) -> (BT, 3C)``."""
+    """Add the projection to concatenated queries, keys and values: ``(BT, C) -> (BT, 3C)``."""
     rows, wide = config.batch * config.seq, config.d_model
     normed = norm(g, x, w["ln_1_gain"], w["ln_1_bias"], (rows, wide))
     return linear(g, w, normed, "qkv", (rows, 3 * wide))
 
 
 def mix(g: GraphWriter, qkv: str, config: GPTConfig, function: str, layer: int) -> str:
-    """Self-attention, over what the caches hold if there are any: ``(BT, 3C) -> (BT, C)``."""
+    """Add self-attention, over the filled rows of the caches if there are any: ``(BT, 3C) -> (BT, C)``."""
     batch, rows, decoding = config.batch, config.seq, function == "decode"
     heads, filled = (batch, config.heads, rows, config.depth), config.positions if decoding else rows
     position = ("position",) if decoding else ()
@@ -88,7 +88,7 @@ def mix(g: GraphWriter, qkv: str, config: GPTConfig, function: str, layer: int) 
 
 
 def finish_block(g: GraphWriter, w: Names, x: str, mixed: str, config: GPTConfig) -> str:
-    """What follows attention in a block, ``(BT, C) -> (BT, C)``."""
+    """Add the part of a block after attention: ``(BT, C) -> (BT, C)``."""
     narrow, wide = (config.batch * config.seq, config.d_model), (config.batch * config.seq, config.d_ff)
     x = g.op("add", x, linear(g, w, mixed, "mix", narrow), shape=narrow)
     hidden = linear(g, w, norm(g, x, w["ln_2_gain"], w["ln_2_bias"], narrow), "up", wide)  # BT x F

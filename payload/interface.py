@@ -1,11 +1,11 @@
-"""What callers of a GPT see: signatures of its functions, specs, sizes, inputs and oracles.
+"""Public interface of the GPT payloads: signatures of the functions, specs, sizes, inputs and references.
 
-A spec changes any field of `GPTConfig`, and has besides
+A spec may set any field of `GPTConfig`, and in addition
 
-    function=forward|prefill|decode    what is computed; `payload.gpt` says what each is
-    position=127                       of the decoded token; without it, four positions are measured
-    positions=128|rope|rope:128        how many positions there are; rotary, without a table
-    weights=FILE|bf16|int8|bf16:FILE   a Hugging Face file; how matrices are stored
+    function=forward|prefill|decode    function to compute, as described in `payload.gpt`
+    position=127                       position of the decoded token; by default four positions are measured
+    positions=128|rope|rope:128        number of positions; with rope, rotary ones without a table
+    weights=FILE|bf16|int8|bf16:FILE   Hugging Face file of the weights, and how matrices are stored
 """
 
 from collections.abc import Callable
@@ -39,13 +39,13 @@ MEASURED_POSITIONS = (0, 127, 511, 1023)
 
 @dataclass(frozen=True)
 class Request:
-    """What a spec asks for.
+    """Parsed spec.
 
     Attributes:
         name: The canonical spec.
         config: Sizes of the model.
         function: One of `FUNCTIONS`.
-        position: Position of the token to decode; `None` for several.
+        position: Position of the token to decode; `None` for `MEASURED_POSITIONS`.
         path: File of the weights; empty for random ones.
     """
 
@@ -57,17 +57,17 @@ class Request:
 
 
 def defaults_of(preset: GPTConfig) -> dict[str, object]:
-    """Every parameter of a model's spec, with what it is where it is not given."""
+    """Return every parameter of a model's spec with its default."""
     sizes = {key: size for key, size in preset.numbers.items() if key != "positions"}
     texts = {"positions": str(preset.positions), "weights": "", "function": "forward", "position": ""}
     return {**sizes, **texts}
 
 
 def read_request(name: str, parameters: dict[str, str], preset: GPTConfig) -> Request:
-    """Read a spec's parameters; what is not given is as in `preset`.
+    """Parse a spec's parameters; missing ones are as in `preset`.
 
     Raises:
-        PayloadError: A parameter is unknown or impossible.
+        PayloadError: A parameter is unknown or invalid.
     """
     defaults = defaults_of(preset)
     sizes = {key: size for key, size in preset.numbers.items() if key != "positions"}
@@ -78,7 +78,7 @@ def read_request(name: str, parameters: dict[str, str], preset: GPTConfig) -> Re
     function = parameters.get("function", "forward")
     if function not in FUNCTIONS:
         raise PayloadError(f"function must be one of {', '.join(FUNCTIONS)}; got {function!r}")
-    if function == "decode":  # which has no prompt
+    if function == "decode":  # one token per sequence, no prompt
         numbers["seq"] = 1
     config = replace(preset, **numbers, positions=positions, rope=rope, storage=storage)
     if function != "decode" and config.batch != 1:
@@ -99,10 +99,10 @@ def read_request(name: str, parameters: dict[str, str], preset: GPTConfig) -> Re
 
 
 def read_position(text: str, function: str, config: GPTConfig) -> int | None:
-    """The position to decode at.
+    """Parse the position to decode at.
 
     Raises:
-        PayloadError: The spec names no such position, or nothing is decoded.
+        PayloadError: The position is out of range, or the function is not ``decode``.
     """
     if not text:
         return None
@@ -115,7 +115,7 @@ def read_position(text: str, function: str, config: GPTConfig) -> int | None:
 
 
 def arguments(config: GPTConfig, function: str = "forward") -> tuple[Argument, ...]:
-    """The signature of a function: tokens, where they stand, every weight, the caches, and the logits."""
+    """Return the signature of a function: tokens, their positions, every weight, the caches, and the logits."""
     count = config.batch if function == "decode" else config.seq
     rows = config.seq if function == "forward" else config.batch
     tokens = Argument("tokens", "input", (count,), "i32", low=0, high=config.vocab)
@@ -129,27 +129,28 @@ def arguments(config: GPTConfig, function: str = "forward") -> tuple[Argument, .
 
 
 def cache_arguments(config: GPTConfig) -> tuple[Argument, ...]:
-    """Keys and values, ``(L, B H, P, D)`` each; the heads of one sequence lie together."""
+    """Return the caches of keys and values, ``(L, B H, P, D)`` each; heads of one sequence are adjacent."""
     shape = (config.layers, config.batch * config.heads, config.positions, config.depth)
     return (Argument("keys", "state", shape), Argument("values", "state", shape))
 
 
 def cases(request: Request) -> tuple[Case, ...]:
-    """Where a function is verified and measured: a full prompt, and tokens at several positions."""
+    """Return the cases a function is verified and measured in: a full prompt, or tokens at several positions."""
     config = request.config
     if request.function == "prefill":
         return (Case((("length", config.seq),)),)
     if request.function != "decode":
         return ()
-    everywhere = sorted({min(position, config.positions - 1) for position in MEASURED_POSITIONS})
-    chosen = everywhere if request.position is None else [request.position]
-    return tuple(Case((("position", position),)) for position in chosen)
+    default_positions = sorted({min(position, config.positions - 1) for position in MEASURED_POSITIONS})
+    positions = default_positions if request.position is None else [request.position]
+    return tuple(Case((("position", position),)) for position in positions)
 
 
 def count_flops(request: Request) -> float:
-    """Multiplications and additions of all contractions of a call; of attention what the causal mask leaves.
+    """Count multiplications and additions of all contractions of a call; causal attention counts unmasked pairs only.
 
-    Norms, softmax, GELU and sums are left out: below one percent at GPT-2's sizes. Several cases are added up.
+    Norms, softmax, GELU and sums are ignored: they are below one percent at GPT-2's sizes. The counts of several cases
+    are added up.
     """
     config, wide = request.config, request.config.d_model
     rows = config.batch if request.function == "decode" else config.seq
@@ -164,38 +165,38 @@ def count_flops(request: Request) -> float:
 
 
 def longest_sum(config: GPTConfig, function: str = "forward") -> int:
-    """The longest single sum: the widest contraction or row.
+    """Return the length of the longest single sum: the widest contraction or row.
 
-    Sums of successive blocks are not added up: every block normalizes its input, and errors hardly grow with depth.
+    Lengths of successive blocks are not added up: every block normalizes its input, so errors hardly grow with depth.
     """
     return max(config.d_model, config.d_ff, config.positions if function == "decode" else config.seq)
 
 
 def make_inputs(request: Request, seed: int) -> dict[str, Array]:
-    """Random tokens and caches, and the weights: of a file, or random ones.
+    """Return random tokens and caches, and the weights, from the file or random.
 
-    Those depend on sizes and seed alone, not on the function, nor on how they are stored.
+    Random weights depend on sizes and seed alone, neither on the function nor on how they are stored.
     """
     config = request.config
     rng = np.random.default_rng(seed)
     declared = arguments(config, request.function)
-    found = {a.name: random_array(a, rng) for a in declared if a.role in ("input", "state")}
+    inputs = {a.name: random_array(a, rng) for a in declared if a.role in ("input", "state")}
     if request.path:
-        return {**found, **load_gpt2(request.path, config)}
-    return {**found, **store_weights(random_weights(config, seed), config)}
+        return {**inputs, **load_gpt2(request.path, config)}
+    return {**inputs, **store_weights(random_weights(config, seed), config)}
 
 
 def make_payload(
     request: Request, text: str, graph: Graph, dialect: str, oracle: Callable[..., tuple[Array, ...]]
 ) -> Payload:
-    """The payload of a function.
+    """Return the payload of a function.
 
     Args:
-        request: What the spec asks for.
-        text: Linalg on tensors.
-        graph: What comparators translate.
-        dialect: The same in the dialect.
-        oracle: What its ops mean, in float64.
+        request: Parsed spec.
+        text: MLIR of the function, linalg on tensors.
+        graph: Graph of the function, for comparators.
+        dialect: MLIR of the function in the dialect `gpt`.
+        oracle: Reference of the function, in float64.
     """
     config = request.config
     return Payload(

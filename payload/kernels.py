@@ -1,8 +1,8 @@
-"""Single-operator payloads: one factory for each, called with the parameters of a spec such as ``matmul,m=128``.
+"""Single-operator payloads: a factory for each, called with the parameters of a spec such as ``matmul,m=128``.
 
-Each says once, as a graph, what it computes; its text is that graph lowered. The entry function is named like the
-kernel. Where there are contractions, `flops` counts them alone; else it counts every scalar operation of the text, an
-exponential or a tangent as one.
+Each is defined by a graph, whose lowering is its MLIR text. The entry function is named like the kernel. Where there
+are contractions, `flops` counts them alone; else it counts every scalar operation of the text, with an exponential or
+a hyperbolic tangent as one.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ ATTENTION = {"heads": 12, "seq": 128, "d": 64, "causal": 0}
 ROWS = {"rows": 512, "cols": 512}
 EMBEDDING = {"rows": 128, "cols": 768, "vocab": 50257}
 
-# operations an element, per row where it says so; see the bodies in payload.ops and payload.rowwise
+# Scalar operations per element, or per row where the name says so; see the bodies in payload.ops and payload.rowwise.
 LAYER_NORM_FLOPS = 8  # sum 1, squares 3, affine 4
 LAYER_NORM_ROW_FLOPS = 4  # mean 1, reciprocal deviation 3
 SOFTMAX_FLOPS = 5  # max, subtract, exp, sum, divide
@@ -31,10 +31,10 @@ GELU_FLOPS = 9  # of which one tanh
 
 
 def read(kernel: str, parameters: Mapping[str, str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """Parameters as numbers: switches are 0 or 1, all others are sizes.
+    """Parse parameters as integers: boolean ones are 0 or 1, all others are sizes.
 
     Raises:
-        PayloadError: A parameter is unknown, not a whole number, or out of range.
+        PayloadError: A parameter is unknown, not an integer, or out of range.
     """
     numbers = read_numbers(kernel, parameters, defaults)
     for name, number in numbers.items():
@@ -56,7 +56,7 @@ def make(
     flops: float,
     reduction: int = 1,
 ) -> Payload:
-    """Put a kernel's payload together."""
+    """Assemble the payload of a kernel."""
     results = [argument.name for argument in arguments if argument.role == "output"]
     return Payload(
         name=write_spec(kernel, sizes, defaults),

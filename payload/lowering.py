@@ -1,6 +1,6 @@
-"""Ops of a graph as linalg on tensors: what payloads of a few ops, and compilers of tensors, are written with.
+"""Lower ops of a graph to linalg on tensors, for payloads of a few ops and for comparators that compile tensors.
 
-An op that the dialect has is lowered as the dialect lowers it.
+An op that the dialect `gpt` has as well is lowered by its class there.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,13 +17,13 @@ from payload.dialect.ops.tables import EmbeddingOp
 
 
 def lower(f: Builder, nodes: Iterable[OpNode], tensors: Mapping[str, Value], results: Sequence[str]) -> list[Value]:
-    """Emit a graph.
+    """Lower a graph.
 
     Args:
         f: Builder that ops are appended to.
-        nodes: The graph.
+        nodes: Graph to lower.
         tensors: Tensors that the graph reads, by name.
-        results: Names of the values to give.
+        results: Names of the values to return.
 
     Raises:
         PayloadError: An op has no rule here.
@@ -34,10 +34,10 @@ def lower(f: Builder, nodes: Iterable[OpNode], tensors: Mapping[str, Value], res
 
 
 def in_dialect(make: Callable[[OpNode], Any]) -> Callable[..., Any]:
-    """The rule of an op that the dialect has.
+    """Return the lowering rule of an op that the dialect has.
 
     Args:
-        make: Gives the dialect's op of a node.
+        make: Function from a node to the dialect's op.
     """
 
     def rule(f: Builder, node: OpNode, *operands: Value) -> Any:  # noqa: ANN401 - a value, or a list of several
@@ -49,19 +49,19 @@ def in_dialect(make: Callable[[OpNode], Any]) -> Callable[..., Any]:
 
 
 def matmul(f: Builder, node: OpNode, a: Value, b: Value) -> Value:
-    """A named contraction of matrices, or of batches of them."""
+    """Emit a named contraction of matrices, or of batches of matrices."""
     emit = ops.batch_matmul if a.rank > 2 else ops.matmul
     return emit(f, a, b, "product", transpose_b=bool(node["transpose_b"]))
 
 
 def conv(f: Builder, node: OpNode, x: Value, kernel: Value, *bias: Value) -> Value:
-    """A convolution, with a bias where there is one."""
+    """Emit a convolution, followed by a bias if there is one."""
     steps = convolution.steps_of(node)
     y = convolution.conv(f, x, kernel, steps)
     return convolution.add_channel_bias(f, y, *bias, channels_last=steps.channels_last) if bias else y
 
 
-# Heads are (H, T, D), of one sequence.
+# Heads of one sequence are (H, T, D).
 RULES: Rules = {
     "matmul": matmul,
     "linear": in_dialect(lambda _: LinearOp()),

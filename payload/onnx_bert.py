@@ -7,7 +7,7 @@ import numpy as np
 
 from payload.comparators.onnx_graph import IR_VERSION, OPSET, OnnxGraph
 
-SPREAD = 0.02  # standard deviation of weights, as BERT begins with
+SPREAD = 0.02  # standard deviation of BERT's initial weights
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class BertSizes:
         layers: Number of blocks.
         heads: Attention heads, H; divides `width`.
         hidden: Width of the hidden layer of the feed-forward network, F.
-        vocab: Number of tokens there are, V.
+        vocab: Size of the vocabulary, V.
     """
 
     tokens: int = 64
@@ -32,7 +32,7 @@ class BertSizes:
 
 
 def write_bert(path: Path, sizes: BertSizes | None = None, seed: int = 0) -> Path:
-    """Write a BERT from token ids ``(1, T)`` to hidden states ``(1, T, C)``; gives the path."""
+    """Write a BERT from token ids ``(1, T)`` to hidden states ``(1, T, C)``; return the path."""
     import onnx  # noqa: PLC0415 - comes with an extra
     from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
 
@@ -53,7 +53,7 @@ def write_bert(path: Path, sizes: BertSizes | None = None, seed: int = 0) -> Pat
 
 
 class BertWriter:
-    """Writes the operators of a BERT.
+    """Writer of the operators of a BERT.
 
     Attributes:
         g: Graph so far.
@@ -65,7 +65,7 @@ class BertWriter:
         self._rng = rng
 
     def write(self) -> str:
-        """All of it; gives the name of the last value."""
+        """Add all operators; return the name of the last value."""
         sizes = self._sizes
         words = self.g.op("Gather", self.weight("words", sizes.vocab, sizes.width), "ids")  # 1 x T x C
         x = self.g.op("Add", words, self.weight("positions", sizes.tokens, sizes.width))
@@ -75,7 +75,7 @@ class BertWriter:
         return x
 
     def block(self, x: str, name: str) -> str:
-        """Attention, then two linear layers, each with a norm behind its residual connection: ``(1, T, C)``."""
+        """Add attention and two linear layers, each with a residual connection and a norm: ``(1, T, C)``."""
         g, sizes = self.g, self._sizes
         wide = sizes.width
         mixed = self.linear(self.attention(x, name), f"{name}.mix", wide, wide)
@@ -84,7 +84,7 @@ class BertWriter:
         return self.norm(g.op("Add", self.linear(hidden, f"{name}.down", sizes.hidden, wide), x), f"{name}.done")
 
     def attention(self, x: str, name: str) -> str:
-        """Every token sees all: ``(1, T, C)`` to ``(1, T, C)``."""
+        """Add unmasked self-attention: ``(1, T, C)`` to ``(1, T, C)``."""
         g, sizes = self.g, self._sizes
         depth = sizes.width // sizes.heads
         shape = g.constant([1, sizes.tokens, sizes.heads, depth], "heads")
@@ -98,17 +98,17 @@ class BertWriter:
         return g.op("Reshape", g.transpose(mixed, [0, 2, 1, 3]), whole)
 
     def linear(self, x: str, name: str, before: int, after: int) -> str:
-        """A product with a weight ``(before, after)``, and a bias."""
+        """Add a product with a weight ``(before, after)``, and a bias."""
         product = self.g.op("MatMul", x, self.weight(f"{name}.weight", before, after))
         return self.g.op("Add", product, self.weight(f"{name}.bias", after))
 
     def norm(self, x: str, name: str) -> str:
-        """A layer norm of every token."""
+        """Add a layer norm of every token."""
         gain, bias = self.weight(f"{name}.gain", self._sizes.width), self.weight(f"{name}.bias", self._sizes.width)
         self.g.weights[gain] += 1
         return self.g.op("LayerNormalization", x, gain, bias, axis=-1, epsilon=1e-12)
 
     def weight(self, name: str, *shape: int) -> str:
-        """A weight with random values; gives its name."""
+        """Add a weight with random values; return its name."""
         self.g.weights[name] = (SPREAD * self._rng.standard_normal(shape)).astype(np.float32)
         return name

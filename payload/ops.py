@@ -1,10 +1,11 @@
-"""Emitters of linalg on tensors: each writes operations to a `Builder` and gives the tensor they define.
+"""Emitters of linalg on tensors: each appends operations to a `Builder` and returns the tensor they define.
 
-Contractions are named ops (``linalg.matmul``, ``linalg.batch_matmul``) on a zero-filled init; all the rest is
-``linalg.generic`` with projections as maps and scalar arith and math inside, so that any schedule can tile, fuse and
-vectorize it. `payload.reference` has the same functions in NumPy.
+Contractions are named ops (``linalg.matmul``, ``linalg.batch_matmul``) on a zero-filled init. Everything else is a
+``linalg.generic`` whose indexing maps are projections and whose body is scalar arith and math, so that any schedule can
+tile, fuse and vectorize it. `payload.reference` has the same functions in NumPy.
 
-Inside a generic, ``%e0, %e1, ...`` are the input elements, ``%acc`` the output element, and the body defines ``%y``.
+In the body of a generic, ``%e0, %e1, ...`` are the input elements and ``%acc`` is the output element; it defines
+``%y``.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ Dims = Sequence[int]
 
 
 def empty(f: Builder, shape: tuple[int, ...], name: str) -> Value:
-    """A tensor `shape` without contents; where a size is known at run time only, the first part of one that is not."""
+    """Emit an uninitialized tensor of `shape`; with dynamic sizes, a slice of an allocation of their upper bounds."""
     if not any(isinstance(size, DynamicSize) for size in shape):
         return f.define(f"{name}_empty", shape, f"tensor.empty() : {Value('', shape).type}")
     bound = tuple(int(size) for size in shape)
@@ -27,7 +28,7 @@ def empty(f: Builder, shape: tuple[int, ...], name: str) -> Value:
 
 
 def fill(f: Builder, shape: tuple[int, ...], constant: str, name: str) -> Value:
-    """A tensor `shape` of one f32 constant."""
+    """Emit a tensor of `shape` filled with an f32 constant."""
     scalar = f.fresh(f"{name}_start")
     f.emit(f"{scalar} = arith.constant {constant} : f32")
     out = empty(f, shape, name)
@@ -36,20 +37,20 @@ def fill(f: Builder, shape: tuple[int, ...], constant: str, name: str) -> Value:
 
 
 def contract(f: Builder, op: str, a: Value, b: Value, *, shape: tuple[int, ...], maps: str, name: str) -> Value:
-    """A named contraction of `a` and `b` into zeros of `shape`."""
+    """Emit a named contraction of `a` and `b` into a zero-filled tensor of `shape`."""
     init = fill(f, shape, "0.0", name)
     text = f"linalg.{op}{maps} ins({a.name}, {b.name} : {a.type}, {b.type}) outs({init.name} : {init.type})"
     return f.define(name, shape, f"{text} -> {init.type}")
 
 
 def matmul(f: Builder, a: Value, b: Value, name: str = "matmul", *, transpose_b: bool = False) -> Value:
-    """``(M, K) x (K, N) -> (M, N)``; with `transpose_b`, b is stored ``(N, K)``."""
+    """Multiply ``(M, K) x (K, N) -> (M, N)``; with `transpose_b`, b is stored ``(N, K)``."""
     maps = indexing_maps(3, [(0, 2), (1, 2), (0, 1)]) if transpose_b else ""
     return contract(f, "matmul", a, b, shape=(a.shape[0], b.shape[0 if transpose_b else 1]), maps=maps, name=name)
 
 
 def batch_matmul(f: Builder, a: Value, b: Value, name: str = "batch_matmul", *, transpose_b: bool = False) -> Value:
-    """``(B, M, K) x (B, K, N) -> (B, M, N)``; with `transpose_b`, b is stored ``(B, N, K)``."""
+    """Multiply ``(B, M, K) x (B, K, N) -> (B, M, N)``; with `transpose_b`, b is stored ``(B, N, K)``."""
     maps = indexing_maps(4, [(0, 1, 3), (0, 2, 3), (0, 1, 2)]) if transpose_b else ""
     return contract(
         f, "batch_matmul", a, b, shape=(*a.shape[:2], b.shape[1 if transpose_b else 2]), maps=maps, name=name
@@ -57,12 +58,12 @@ def batch_matmul(f: Builder, a: Value, b: Value, name: str = "batch_matmul", *, 
 
 
 def indexing_maps(rank: int, dims: Sequence[Dims]) -> str:
-    """The attribute that tells a named contraction how its operands are stored."""
+    """Return the ``indexing_maps`` attribute of a named contraction whose operands are transposed."""
     return f" indexing_maps = [{', '.join(affine_map(rank, each) for each in dims)}]"
 
 
 def scale_columns(f: Builder, x: Value, scale: Value, name: str) -> Value:
-    """``(..., N) * (N) -> (..., N)``."""
+    """Multiply every column by its scale: ``(..., N) * (N) -> (..., N)``."""
     return elementwise(f, name, x, ["%y = arith.mulf %e0, %e1 : f32"], (scale, [x.rank - 1]))
 
 
@@ -74,7 +75,7 @@ def transpose(f: Builder, x: Value, order: Dims, name: str = "transpose") -> Val
 
 
 def split_heads(f: Builder, x: Value, heads: int, name: str) -> Value:
-    """``(T, C) -> (H, T, C / H)``."""
+    """Split columns into heads: ``(T, C) -> (H, T, C / H)``."""
     rows, columns = x.shape
     shape = (rows, heads, columns // heads)
     text = f"tensor.expand_shape {x.name} [[0], [1, 2]] output_shape {list(shape)} : {x.type} into"
@@ -83,7 +84,7 @@ def split_heads(f: Builder, x: Value, heads: int, name: str) -> Value:
 
 
 def merge_heads(f: Builder, x: Value, name: str) -> Value:
-    """``(H, T, D) -> (T, H * D)``."""
+    """Merge heads into columns: ``(H, T, D) -> (T, H * D)``."""
     heads, rows, depth = x.shape
     rowwise = transpose(f, x, (1, 0, 2), f"{name}_rows")
     shape = (rows, heads * depth)
@@ -92,21 +93,21 @@ def merge_heads(f: Builder, x: Value, name: str) -> Value:
 
 
 def take_columns(f: Builder, x: Value, start: int, count: int, name: str) -> Value:
-    """``(T, N) -> (T, count)``: the columns from `start` on."""
+    """Extract `count` columns starting at `start`: ``(T, N) -> (T, count)``."""
     shape = (x.shape[0], count)
     text = f"tensor.extract_slice {x.name}[0, {start}] [{shape[0]}, {count}] [1, 1] : {x.type} to"
     return f.define(name, shape, f"{text} {Value('', shape).type}")
 
 
 def take_rows(f: Builder, x: Value, count: int, name: str) -> Value:
-    """``(P, C) -> (count, C)``: the first rows."""
+    """Extract the first rows: ``(P, C) -> (count, C)``."""
     shape = (count, x.shape[1])
     text = f"tensor.extract_slice {x.name}[0, 0] [{count}, {shape[1]}] [1, 1] : {x.type} to {Value('', shape).type}"
     return f.define(name, shape, text)
 
 
 def take_layer(f: Builder, stacked: Value, layer: str, name: str) -> Value:
-    """``(L, ...) -> (...)``: the slice at loop index `layer`."""
+    """Extract the slice at the index value `layer`: ``(L, ...) -> (...)``."""
     shape = stacked.shape[1:]
     offsets = ", ".join([layer, *("0" for _ in shape)])
     sizes = ", ".join(["1", *map(str, shape)])
@@ -118,13 +119,13 @@ def take_layer(f: Builder, stacked: Value, layer: str, name: str) -> Value:
 def generic(
     f: Builder, name: str, out: Value, inputs: Sequence[tuple[Value, Dims]], body: Sequence[str], *, rank: int
 ) -> Value:
-    """A ``linalg.generic`` over `rank` loops; loops that `out` lacks are reductions (always the innermost here).
+    """Emit a ``linalg.generic`` over `rank` loops; the innermost ``rank - out.rank`` loops are reductions.
 
     Args:
         f: Builder that ops are appended to.
         name: Name of the result.
-        out: Init of the result; indexed by its own leading loops.
-        inputs: Each tensor with the loops that index it.
+        out: Init of the result; indexed by the leading loops.
+        inputs: Input tensors, each with the loops that index its dimensions.
         body: Scalar operations that define ``%y``.
         rank: Number of loops.
     """
@@ -147,36 +148,36 @@ def generic(
 
 
 def elementwise(f: Builder, name: str, x: Value, body: Sequence[str], *others: tuple[Value, Dims]) -> Value:
-    """Map over every element of `x`, with `others` broadcast along the loops they are not indexed by."""
+    """Map over every element of `x`; `others` are broadcast along the loops that do not index them."""
     loops = range(x.rank)
     return generic(f, name, empty(f, x.shape, name), [(x, loops), *others], body, rank=x.rank)
 
 
 def reduce_rows(f: Builder, name: str, start: str, x: Value, body: Sequence[str], *others: tuple[Value, Dims]) -> Value:
-    """Fold the last dimension of `x` away, from constant `start` on: ``(..., N) -> (...)``."""
+    """Reduce the last dimension of `x`, starting from the constant `start`: ``(..., N) -> (...)``."""
     init = fill(f, x.shape[:-1], start, name)
     return generic(f, name, init, [(x, range(x.rank)), *others], body, rank=x.rank)
 
 
 def add(f: Builder, x: Value, y: Value, name: str = "sum") -> Value:
-    """``x + y`` of equal shapes: the residual connection."""
+    """Add two tensors of equal shape, as in a residual connection."""
     return elementwise(f, name, x, ["%y = arith.addf %e0, %e1 : f32"], (y, range(x.rank)))
 
 
 def add_bias(f: Builder, x: Value, bias: Value, name: str = "biased") -> Value:
-    """``(..., N) + (N) -> (..., N)``."""
+    """Add a bias to every row: ``(..., N) + (N) -> (..., N)``."""
     return elementwise(f, name, x, ["%y = arith.addf %e0, %e1 : f32"], (bias, [x.rank - 1]))
 
 
 def scale(f: Builder, x: Value, factor: float, name: str = "scaled") -> Value:
-    """``factor * x``."""
+    """Multiply by a constant: ``factor * x``."""
     return elementwise(
         f, name, x, [f"%factor = arith.constant {factor:.9e} : f32", "%y = arith.mulf %e0, %factor : f32"]
     )
 
 
 def gelu(f: Builder, x: Value, name: str = "gelu") -> Value:
-    """``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``, as GPT-2 has it (Hendrycks and Gimpel, 2016)."""
+    """Emit ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``, GELU as in GPT-2 (Hendrycks and Gimpel, 2016)."""
     body = [
         "%half = arith.constant 0.5 : f32",
         "%one = arith.constant 1.0 : f32",
@@ -196,7 +197,7 @@ def gelu(f: Builder, x: Value, name: str = "gelu") -> Value:
 
 
 def swiglu(f: Builder, gate: Value, up: Value, name: str = "swiglu") -> Value:
-    """``gate / (1 + exp(-gate)) * up``, of equal shapes (Shazeer, 2020)."""
+    """Emit ``gate / (1 + exp(-gate)) * up`` for equal shapes (Shazeer, 2020)."""
     body = [
         "%one = arith.constant 1.0 : f32",
         "%negative = arith.negf %e0 : f32",

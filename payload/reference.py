@@ -1,6 +1,6 @@
-"""The oracle: what `payload.ops` and ops of the dialect compute, in float64 NumPy, under the same names.
+"""NumPy reference (oracle) in float64 of `payload.ops` and the ops of the dialect, under the same names.
 
-Nothing here looks at the emitted MLIR. Arrays of any float dtype come in; float64 goes out.
+It is independent of the emitted MLIR. Functions accept arrays of any float dtype and return float64.
 """
 
 from collections.abc import Callable
@@ -16,90 +16,90 @@ LAYER_NORM_EPSILON = 1e-5
 
 
 def outputs_of(function: Callable[..., Doubles], **arrays: Array) -> tuple[Array, ...]:
-    """Call a reference by keyword and give its outputs as the tuple that `Payload.reference` promises."""
+    """Call a reference by keyword and return its output as the tuple that `Payload.reference` requires."""
     return (function(**arrays),)
 
 
 def double(x: Array) -> Doubles:
-    """The same numbers in float64."""
+    """Convert to float64."""
     return np.asarray(x, dtype=np.float64)
 
 
 def matmul(a: Array, b: Array, transpose_b: bool = False) -> Doubles:
-    """``(M, K) x (K, N) -> (M, N)``; with `transpose_b`, b is stored ``(N, K)``."""
+    """Multiply ``(M, K) x (K, N) -> (M, N)``; with `transpose_b`, b is stored ``(N, K)``."""
     product: Doubles = double(a) @ (double(b).T if transpose_b else double(b))
     return product
 
 
 def batch_matmul(a: Array, b: Array, transpose_b: bool = False) -> Doubles:
-    """``(B, M, K) x (B, K, N) -> (B, M, N)``; with `transpose_b`, b is stored ``(B, N, K)``."""
+    """Multiply ``(B, M, K) x (B, K, N) -> (B, M, N)``; with `transpose_b`, b is stored ``(B, N, K)``."""
     product: Doubles = double(a) @ (double(b).swapaxes(1, 2) if transpose_b else double(b))
     return product
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Doubles:
-    """``(T, K) x (K, N) + (N) -> (T, N)``."""
+    """Compute ``(T, K) x (K, N) + (N) -> (T, N)``."""
     return matmul(x, weight) + double(bias)
 
 
 def split_heads(x: Array, heads: int) -> Doubles:
-    """``(T, C) -> (H, T, C / H)``."""
+    """Split columns into heads: ``(T, C) -> (H, T, C / H)``."""
     return double(x).reshape(len(x), heads, -1).swapaxes(0, 1)
 
 
 def merge_heads(x: Array) -> Doubles:
-    """``(H, T, D) -> (T, H * D)``."""
+    """Merge heads into columns: ``(H, T, D) -> (T, H * D)``."""
     return double(x).swapaxes(0, 1).reshape(x.shape[1], -1)
 
 
 def layer_norm(x: Array, gain: Array, bias: Array, epsilon: float = LAYER_NORM_EPSILON) -> Doubles:
-    """``(x - mean) / sqrt(variance + epsilon) * gain + bias`` over the last dimension."""
+    """Compute ``(x - mean) / sqrt(variance + epsilon) * gain + bias`` over the last dimension."""
     x = double(x)
     normal = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
     return double(normal * double(gain) + double(bias))
 
 
 def rms_norm(x: Array, gain: Array, epsilon: float = LAYER_NORM_EPSILON) -> Doubles:
-    """``x / sqrt(mean of squares + epsilon) * gain`` over the last dimension."""
+    """Compute ``x / sqrt(mean of squares + epsilon) * gain`` over the last dimension."""
     x = double(x)
     return double(x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + epsilon) * double(gain))
 
 
 def softmax(x: Array) -> Doubles:
-    """``exp(x - max) / sum(exp(x - max))`` over the last dimension."""
+    """Compute ``exp(x - max) / sum(exp(x - max))`` over the last dimension."""
     power = np.exp(double(x) - double(x).max(axis=-1, keepdims=True))
     return double(power / power.sum(axis=-1, keepdims=True))
 
 
 def causal_mask(scores: Array) -> Doubles:
-    """Hide the future in ``(..., T, T)``: keep column ``j`` of row ``i`` where ``j <= i``."""
+    """Mask the future in ``(..., T, T)``: keep column ``j`` of row ``i`` where ``j <= i``."""
     return np.where(np.tri(scores.shape[-1], dtype=bool), double(scores), -np.inf)
 
 
 def attention(q: Array, k: Array, v: Array, causal: bool = False) -> Doubles:
-    """``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)``."""
+    """Compute ``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)``."""
     scores = batch_matmul(q, k, transpose_b=True) / np.sqrt(q.shape[-1])
     return batch_matmul(softmax(causal_mask(scores) if causal else scores), v)
 
 
 def gelu(x: Array) -> Doubles:
-    """``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``."""
+    """Compute ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``."""
     x = double(x)
     return double(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
 def swiglu(gate: Array, up: Array) -> Doubles:
-    """``gate / (1 + exp(-gate)) * up``."""
+    """Compute ``gate / (1 + exp(-gate)) * up``."""
     return double(double(gate) / (1 + np.exp(-double(gate))) * double(up))
 
 
 def embed(table: Array, ids: Array) -> Doubles:
-    """Rows of a ``(V, C)`` table at ``(T)`` ids: ``(T, C)``."""
+    """Gather rows of a ``(V, C)`` table at ``(T)`` ids: ``(T, C)``."""
     return double(table[ids])
 
 
 def rotate(x: Array, start: int = 0) -> Doubles:
-    """Rotary embedding of ``(H, T, D)``: row ``t`` stands at ``start + t``, column ``j`` pairs with ``j + D / 2``."""
+    """Apply rotary embedding to ``(H, T, D)``: row ``t`` has position ``start + t``, ``j`` pairs with ``j + D / 2``."""
     half = x.shape[-1] // 2
     frequency = 10_000.0 ** (-np.arange(half) / half)
     angle = np.outer(start + np.arange(x.shape[-2]), frequency)

@@ -1,4 +1,4 @@
-"""Emitters that need whole rows, or positions: layer norm, softmax, causal mask, attention, embedding.
+"""Emitters that depend on whole rows or on indices: layer norm, softmax, causal mask, attention, embedding.
 
 Built from `payload.ops`; `payload.reference` has the same functions in NumPy.
 """
@@ -16,10 +16,10 @@ MINUS_INFINITY = "0xFF800000"
 def layer_norm(
     f: Builder, x: Value, gain: Value, bias: Value, name: str = "norm", *, epsilon: float = LAYER_NORM_EPSILON
 ) -> Value:
-    """``(x - mean) / sqrt(variance + epsilon) * gain + bias`` over the last dimension (Ba et al., 2016).
+    """Emit ``(x - mean) / sqrt(variance + epsilon) * gain + bias`` over the last dimension (Ba et al., 2016).
 
-    Mean and reciprocal deviation are tensors of one element per row, so that no schedule computes a square root
-    per element.
+    Mean and reciprocal standard deviation are separate tensors of one element per row, so that no schedule recomputes
+    the square root per element.
     """
     rows, columns = range(x.rank - 1), [x.rank - 1]
     count = f"%count = arith.constant {float(x.shape[-1]):.9e} : f32"
@@ -45,7 +45,7 @@ def layer_norm(
 
 
 def rms_norm(f: Builder, x: Value, gain: Value, name: str = "norm", *, epsilon: float = LAYER_NORM_EPSILON) -> Value:
-    """``x / sqrt(mean of squares + epsilon) * gain`` over the last dimension (Zhang and Sennrich, 2019)."""
+    """Emit ``x / sqrt(mean of squares + epsilon) * gain`` over the last dimension (Zhang and Sennrich, 2019)."""
     rows, columns = range(x.rank - 1), [x.rank - 1]
     squares = ["%dd = arith.mulf %e0, %e0 : f32", "%y = arith.addf %acc, %dd : f32"]
     total = ops.reduce_rows(f, f"{name}_squares", "0.0", x, squares)
@@ -62,15 +62,16 @@ def rms_norm(f: Builder, x: Value, gain: Value, name: str = "norm", *, epsilon: 
 
 
 def softmax(f: Builder, x: Value, name: str = "softmax") -> Value:
-    """``exp(x - max) / sum(exp(x - max))`` over the last dimension; not defined for a row with NaN."""
+    """Emit ``exp(x - max) / sum(exp(x - max))`` over the last dimension; undefined for rows with NaN."""
     power, total = exponentials(f, x, name)
     return ops.elementwise(f, name, power, ["%y = arith.divf %e0, %e1 : f32"], (total, range(x.rank - 1)))
 
 
 def exponentials(f: Builder, x: Value, name: str) -> tuple[Value, Value]:
-    """``exp(x - max)`` over the last dimension, ``(..., N)``, and its sums, ``(...)``; not defined for a row with NaN.
+    """Emit ``exp(x - max)`` over the last dimension, ``(..., N)``, and its row sums, ``(...)``.
 
-    A maximum that lets NaN through and tells -0 from 0 is five instructions instead of one.
+    The result is undefined for rows with NaN: a maximum that propagates NaN and orders -0 below 0 takes five
+    instructions instead of one.
     """
     rows = range(x.rank - 1)
     largest = ["%y = arith.maximumf %acc, %e0 fastmath<nnan,nsz> : f32"]
@@ -81,9 +82,9 @@ def exponentials(f: Builder, x: Value, name: str) -> tuple[Value, Value]:
 
 
 def causal_mask(f: Builder, scores: Value, name: str = "masked", *, shared: int = 1) -> Value:
-    """Hide the future in ``(..., T, T)``: keep column ``j`` of row ``i`` where ``j <= i``.
+    """Mask the future in ``(..., T, T)``: keep column ``j`` of row ``i`` where ``j <= i``.
 
-    With `shared` the rows of so many heads lie below each other, ``(..., shared T, T)``.
+    With `shared` above 1, the rows of that many heads are stacked: ``(..., shared T, T)``.
     """
     row_index = f"linalg.index {scores.rank - 2} : index"
     row = [f"%row = {row_index}"]
@@ -101,17 +102,18 @@ def causal_mask(f: Builder, scores: Value, name: str = "masked", *, shared: int 
 
 
 def seen_pairs(rows: int) -> int:
-    """Pairs of a row and a column that a causal mask leaves."""
+    """Return the number of (row, column) pairs that a causal mask keeps."""
     return rows * (rows + 1) // 2
 
 
 def attention(
     f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool, shared: int = 1
 ) -> Value:
-    """``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)`` (Vaswani et al., 2017).
+    """Emit ``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)`` (Vaswani et al., 2017).
 
-    What can be is done on D columns, not on T: q is scaled, and rows are divided by their sums behind the product.
-    With `shared` the rows of q are those of so many heads, below each other, as `grouped_attention` has them.
+    Elementwise work is done on D columns instead of T where possible: q is scaled rather than the scores, and the
+    product is divided by the row sums rather than the probabilities. With `shared` above 1, the rows of q are those of
+    that many heads, stacked as in `grouped_attention`.
     """
     scaled = ops.scale(f, q, 1 / math.sqrt(q.shape[-1]), "scaled")  # H x T x D
     scores = ops.batch_matmul(f, scaled, k, "scores", transpose_b=True)  # H x T x T
@@ -123,10 +125,9 @@ def attention(
 
 
 def grouped_attention(f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool) -> Value:
-    """Attention of heads that share keys and values: ``(H, T, D)`` and two ``(G, S, D)`` to ``(H, T, D)``.
+    """Emit grouped-query attention: ``(H, T, D)`` and two ``(G, S, D)`` to ``(H, T, D)`` (Ainslie et al., 2023).
 
-    Heads that share lie together; their rows are put below each other, so that nothing is repeated (Ainslie et al.,
-    2023).
+    Heads of one group are adjacent. Their rows are stacked, so that keys and values are not repeated.
     """
     heads, rows, depth = q.shape
     groups, shared = k.shape[0], heads // k.shape[0]
@@ -139,7 +140,7 @@ def grouped_attention(f: Builder, q: Value, k: Value, v: Value, name: str = "att
 def regroup(
     f: Builder, x: Value, apart: tuple[int, ...], name: str, *, split: list[list[int]], join: list[list[int]]
 ) -> Value:
-    """The same elements, in order, in another shape: dimensions are split, by way of `apart`, then joined."""
+    """Reshape `x`: expand its dimensions to `apart` as `split` says, then collapse them as `join` says."""
     text = f"tensor.expand_shape {x.name} {split} output_shape {list(apart)} : {x.type} into"
     parts = f.define(f"{name}_apart", apart, f"{text} {Value('', apart).type}")
     shape = tuple(math.prod(apart[dim] for dim in joined) for joined in join)
@@ -148,9 +149,9 @@ def regroup(
 
 
 def embed(f: Builder, table: Value, ids: Value, name: str = "embedded", scale: Value | None = None) -> Value:
-    """Rows of a ``(V, C)`` table at ``(T)`` i32 ids: ``(T, C)``. Ids outside ``[0, V)`` are undefined behaviour.
+    """Gather rows of a ``(V, C)`` table at ``(T)`` i32 ids: ``(T, C)``. Ids outside ``[0, V)`` are undefined behaviour.
 
-    With `scale` ``(V)`` the table is stored in integers, a scale for every row.
+    With `scale` ``(V)``, the table holds integers with one scale per row.
     """
     out = ops.empty(f, (ids.shape[0], table.shape[1]), name)
     body = [

@@ -1,8 +1,8 @@
-"""How matrices are stored: f32, bf16, or whole numbers of eight bits with a scale per output channel.
+"""Storage of matrices: f32, bf16, or i8 with a scale per output channel.
 
-What is multiplied is f32 in any case: bf16 loses 16 bits of the mantissa when it is stored, and no more; int8 is
-symmetric, ``w = q * scale`` with ``scale = max |w| / 127`` over each output channel, applied to the sum.
-Tables, norms and biases other than the token table stay f32.
+Products are computed in f32 in any case. bf16 drops 16 bits of the mantissa when it is stored. i8 quantization is
+symmetric, ``w = q * scale`` with ``scale = max |w| / 127`` over each output channel, and the scale is applied to the
+sum. The position table, norms and biases stay f32.
 """
 
 from dataclasses import replace
@@ -12,13 +12,13 @@ import numpy as np
 from autotune.core.payload import DTYPES, Argument, Array
 from payload.config import GPTConfig
 
-LARGEST = 127  # of a signed byte, without -128: symmetric
-# Matrices that are streamed once a token, with the dimension that is summed over.
+LARGEST = 127  # largest i8; -128 is not used, so that the range is symmetric
+# Matrices that are streamed once per token, with their reduction dimension.
 SUMMED = {"wte": -1, "qkv_weight": -2, "mix_weight": -2, "up_weight": -2, "down_weight": -2}
 
 
 def declare_stored(argument: Argument, storage: str) -> tuple[Argument, ...]:
-    """A weight as it is stored: itself, in another type, or whole numbers and their scales."""
+    """Return the arguments a weight is stored in: itself, with another element type, or i8 values and scales."""
     if storage == "f32" or argument.name not in SUMMED:
         return (argument,)
     if storage != "i8":
@@ -31,7 +31,7 @@ def declare_stored(argument: Argument, storage: str) -> tuple[Argument, ...]:
 
 
 def store_weights(plain: dict[str, Array], config: GPTConfig) -> dict[str, Array]:
-    """f32 arrays as the config stores them; what is no matrix stays."""
+    """Convert f32 arrays to the storage of the config; arrays that are not matrices are returned unchanged."""
     stored: dict[str, Array] = {}
     for name, array in plain.items():
         if config.storage == "f32" or name not in SUMMED:
@@ -44,9 +44,9 @@ def store_weights(plain: dict[str, Array], config: GPTConfig) -> dict[str, Array
 
 
 def quantize(weight: Array, summed: int) -> tuple[Array, Array]:
-    """Whole numbers in [-127, 127] and a scale for every slice along dimension `summed`, shaped without it.
+    """Quantize symmetrically to i8 in [-127, 127], with one scale for every slice along dimension `summed`.
 
-    A slice of zeros gets the scale 1.
+    The shape of the scales is that of the weight without dimension `summed`. The scale of a slice of zeros is 1.
     """
     largest = np.abs(weight).max(axis=summed, keepdims=True)
     scale = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The weights of a GPT: what there is, random ones, and real ones from a Hugging Face GPT-2 file.
+"""Weights of a GPT: their declaration, random values, and values from a Hugging Face GPT-2 file.
 
 Tensors of the blocks are stacked along a leading dimension of `layers`, so that one loop body serves every block.
 """
@@ -17,7 +17,7 @@ from autotune.core.payload import Argument, Array, random_array
 from payload.config import GPTConfig
 from payload.storage import declare_stored, store_weights
 
-# our name -> Hugging Face name; GPT-2 keeps linear weights as (in, out), as we do
+# Our name -> Hugging Face name; both store linear weights as (in, out).
 TABLES = {"wte": "wte.weight", "wpe": "wpe.weight"}
 BLOCK = {
     "ln_1_gain": "ln_1.weight",
@@ -43,15 +43,15 @@ def belongs_to_block(name: str) -> bool:
 
 
 def declare(config: GPTConfig) -> tuple[Argument, ...]:
-    """Every weight as a payload argument, in the order of the entry function, as the config stores it."""
+    """Return every weight as a payload argument as the config stores it, in the order of the entry function."""
     return tuple(stored for argument in declare_plain(config) for stored in declare_stored(argument, config.storage))
 
 
 def declare_plain(config: GPTConfig) -> tuple[Argument, ...]:
-    """Every weight in f32.
+    """Return every weight as an f32 argument.
 
     Random linear weights are uniform in ``+-sqrt(3 / fan_in)``, so that activations keep unit variance at any width;
-    the tables likewise, so that logits do; gains are in ``[0.5, 1.5)``, biases in ``[-0.1, 0.1)``.
+    the tables likewise, so that logits have unit variance. Gains are in ``[0.5, 1.5)``, biases in ``[-0.1, 0.1)``.
     """
     deep, wide, hidden = config.layers, config.d_model, config.d_ff
     positions = () if config.rope else (linear_weight("wpe", (config.positions, wide), wide),)  # (P, C)
@@ -76,29 +76,29 @@ def declare_plain(config: GPTConfig) -> tuple[Argument, ...]:
 
 
 def linear_weight(name: str, shape: tuple[int, ...], fan_in: int) -> Argument:
-    """A matrix whose products with unit-variance rows have unit variance."""
+    """Declare a matrix whose products with unit-variance rows have unit variance."""
     bound = math.sqrt(3 / fan_in)
     return Argument(name, "weight", shape, low=-bound, high=bound)
 
 
 def gain(name: str, shape: tuple[int, ...]) -> Argument:
-    """A factor of layer norm."""
+    """Declare the gain of a layer norm."""
     return Argument(name, "weight", shape, low=0.5, high=1.5)
 
 
 def bias(name: str, shape: tuple[int, ...]) -> Argument:
-    """A small summand."""
+    """Declare a bias of small values."""
     return Argument(name, "weight", shape, low=-0.1, high=0.1)
 
 
 def random_weights(config: GPTConfig, seed: int) -> dict[str, Array]:
-    """Random f32 weights by name, equal for equal seeds."""
+    """Return random f32 weights by name, deterministic in the seed."""
     rng = np.random.default_rng(seed)
     return {argument.name: random_array(argument, rng) for argument in declare_plain(config)}
 
 
 def load_gpt2(path: str, config: GPTConfig) -> dict[str, Array]:
-    """Weights by name, stacked and as the config stores them, from a safetensors file with Hugging Face GPT-2 names.
+    """Load weights by name, stacked and stored as in the config, from a safetensors file with Hugging Face GPT-2 names.
 
     Names may start with ``transformer.``; attention masks and ``lm_head.weight`` (tied to ``wte``) are ignored.
 
@@ -112,7 +112,7 @@ def load_gpt2(path: str, config: GPTConfig) -> dict[str, Array]:
 
 
 def check_gpt2(path: str, config: GPTConfig) -> None:
-    """Raise what `load_gpt2` would raise, from the file's header alone.
+    """Check a file as `load_gpt2` does, but read its header only.
 
     Raises:
         PayloadError: The file cannot be read, or lacks a tensor, or one has another shape or dtype.
@@ -123,9 +123,9 @@ def check_gpt2(path: str, config: GPTConfig) -> None:
 
 @contextmanager
 def opened(path: str) -> Iterator[Any]:
-    """The safetensors file at `path`, closed afterwards."""
+    """Open the safetensors file at `path` and close it afterwards."""
     try:
-        files.check_file(path)  # the library would wait for the writer of a FIFO, deaf to signals
+        files.check_file(path)  # on a FIFO, the library would block uninterruptibly until a writer opens it
         with safe_open(path, framework="np") as file:
             yield file
     except (OSError, SafetensorError) as error:
@@ -136,7 +136,7 @@ def opened(path: str) -> Iterator[Any]:
 
 
 def check_file(file: Any, path: str, config: GPTConfig) -> str:  # noqa: ANN401  safetensors has no type for it
-    """Check that every tensor is there as it must be; give the prefix of the names, which may be empty."""
+    """Check presence, shape and dtype of every tensor; return the prefix of the names, which may be empty."""
     present = set(file.keys())
     prefix = "transformer." if "transformer.wte.weight" in present else ""
     for argument in declare_plain(config):
@@ -150,7 +150,7 @@ def check_file(file: Any, path: str, config: GPTConfig) -> str:  # noqa: ANN401 
 
 
 def check_tensor(name: str, entry: Any, shape: tuple[int, ...]) -> None:  # noqa: ANN401  as above
-    """Check one tensor's shape and dtype against what the config needs."""
+    """Check shape and dtype of one tensor against the config."""
     if tuple(entry.get_shape()) != shape:
         raise PayloadError(f"{name} must be {shape} for these sizes, got {tuple(entry.get_shape())}; change the sizes")
     if entry.get_dtype() not in READABLE:
@@ -160,13 +160,13 @@ def check_tensor(name: str, entry: Any, shape: tuple[int, ...]) -> None:  # noqa
 
 
 def file_names(name: str, layers: int) -> list[str]:
-    """Hugging Face names behind one of ours: one, or one a layer."""
+    """Return the Hugging Face names of one of our weights: one name, or one per layer."""
     if name in BLOCK:
         return [f"h.{layer}.{BLOCK[name]}" for layer in range(layers)]
     return [(TABLES | FINAL)[name]]
 
 
 def read_tensor(file: Any, prefix: str, argument: Argument, config: GPTConfig) -> Array:  # noqa: ANN401  as above
-    """One weight as f32, stacked if it belongs to the blocks."""
+    """Read one weight as f32, stacked if it belongs to the blocks."""
     parts = [file.get_tensor(prefix + name) for name in file_names(argument.name, config.layers)]
     return np.stack(parts).reshape(argument.shape).astype(np.float32)

@@ -1,8 +1,8 @@
-"""A zoo: models with random weights as PyTorch programs, in the sizes that people have, to import and to measure.
+"""Model zoo: PyTorch models of realistic sizes with random weights, to test and measure imports with.
 
-It needs PyTorch, `transformers` for models that have a name, and `onnxscript` to write ONNX files.
+Requires PyTorch, `transformers` for the named models, and `onnxscript` to write ONNX files.
 
-``python -m payload.zoo NAME FILE`` writes one.
+``python -m payload.zoo NAME FILE`` writes one model.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ IMAGE = (3, 224, 224)
 
 
 def write(name: str, path: Path) -> None:
-    """Write a model of the zoo to a file, in the format that its suffix says.
+    """Write a model of the zoo to a file, in the format of its suffix.
 
     Args:
         name: One of `ZOO`.
@@ -35,7 +35,7 @@ def write(name: str, path: Path) -> None:
 
 
 def export(model: Module, inputs: Inputs, path: Path) -> None:
-    """Write a model to a file; statistics of batch norms are drawn first, as those of training are never 0 and 1."""
+    """Write a model to a file, with random batch norm statistics: the initial 0 and 1 never occur after training."""
     import torch  # noqa: PLC0415
 
     for part in model.modules():
@@ -45,13 +45,13 @@ def export(model: Module, inputs: Inputs, path: Path) -> None:
     if path.suffix == ".pt2":
         torch.export.save(torch.export.export(model.eval(), inputs), path)
         return
-    logging.getLogger("onnxscript").setLevel(logging.ERROR)  # what it cannot fold stays in the model
-    with contextlib.redirect_stdout(io.StringIO()):  # the exporter tells of every step
+    logging.getLogger("onnxscript").setLevel(logging.ERROR)  # nodes it cannot fold stay in the model, no need to warn
+    with contextlib.redirect_stdout(io.StringIO()):  # the exporter prints every step
         torch.onnx.export(model.eval(), inputs, path, dynamo=True, external_data=False)
 
 
 def mlp() -> Exhibit:
-    """Three linear layers, of 32 digits."""
+    """Three linear layers on 32 digits of 784 pixels."""
     from torch import nn, randn  # noqa: PLC0415
 
     widths = (784, 512, 256, 10)
@@ -77,7 +77,7 @@ def bert(tokens: int = 128, **sizes: int) -> Exhibit:
 
 
 def gpt2(tokens: int = 128, **sizes: int) -> Exhibit:
-    """GPT-2 small, all logits."""
+    """GPT-2 small with logits at every position."""
     import transformers as t  # noqa: PLC0415
 
     model = t.GPT2LMHeadModel(t.GPT2Config(use_cache=False, attn_implementation="eager", **sizes))
@@ -120,11 +120,11 @@ def mobilenet() -> Exhibit:
 
 
 def taken(model: Module, result: str, argument: str = "input_ids") -> Module:
-    """A model of one argument, of whose results one is taken."""
+    """Wrap a model as a module of one argument and one of its results."""
     from torch import nn  # noqa: PLC0415
 
     class Taken(nn.Module):  # type: ignore[misc]
-        """A model of which one result is taken."""
+        """Module that returns one result of a model."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -137,21 +137,21 @@ def taken(model: Module, result: str, argument: str = "input_ids") -> Module:
 
 
 def token_ids(tokens: int) -> Inputs:
-    """Tokens of one text."""
+    """Return the token ids of one text."""
     import torch  # noqa: PLC0415
 
     return (torch.zeros(1, tokens, dtype=torch.int64),)
 
 
 def picture() -> Inputs:
-    """One picture."""
+    """Return one image."""
     import torch  # noqa: PLC0415
 
     return (torch.randn(1, *IMAGE),)
 
 
 def layer(make: Callable[[Any], Module], *shapes: Sequence[int]) -> Callable[[], Exhibit]:
-    """An exhibit of one layer, made of torch.nn, on inputs of these shapes."""
+    """Return an exhibit of one layer of torch.nn, with inputs of the given shapes."""
 
     def exhibit() -> Exhibit:
         import torch  # noqa: PLC0415
@@ -162,13 +162,13 @@ def layer(make: Callable[[Any], Module], *shapes: Sequence[int]) -> Callable[[],
 
 
 def op(compute: Callable[..., Any], *shapes: Sequence[int], dtype: str = "float32") -> Callable[[], Exhibit]:
-    """An exhibit of one expression of torch and its inputs."""
+    """Return an exhibit of one torch expression, with inputs of the given shapes."""
 
     def exhibit() -> Exhibit:
         import torch  # noqa: PLC0415
 
         class Expression(torch.nn.Module):  # type: ignore[misc]
-            """One expression."""
+            """Module that computes one expression."""
 
             def forward(self, *inputs: Any) -> Any:  # noqa: ANN401 - tensors
                 return compute(torch, *inputs)

@@ -1,1 +1,1 @@
-"""Libraries to compare with: each computes every payload here the way its users would, on the cores it is kept to."""
+"""Comparators: libraries that compute the payloads the way their users would, on the cores of the process."""

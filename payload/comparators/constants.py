@@ -1,4 +1,4 @@
-"""What of a payload's graph is left to a library, once all that rests on constants alone has been computed."""
+"""Constant folding of a payload's graph: the ops that a library still computes in every call."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from payload.comparators import numpy_ops
 
 @dataclass(frozen=True)
 class Folded:
-    """What a library computes at every call.
+    """Graph after constant folding.
 
     Attributes:
-        nodes: Ops that are computed at every call, in program order.
-        constants: Arrays that those ops read and no call changes, by name.
+        nodes: Ops that are computed in every call, in program order.
+        constants: Constant arrays that those ops read, by name.
     """
 
     nodes: Graph
@@ -25,13 +25,13 @@ class Folded:
 def fold_constants(
     payload: Payload, inputs: Mapping[str, Array], fixed: Collection[str], rules: Rules, library: str
 ) -> Folded:
-    """Split a payload's graph: what rests on constants is computed now, such as what a layer has of the weights.
+    """Fold constants of a payload's graph: ops whose inputs are all constant, such as slices of weights, run now.
 
     Args:
-        payload: Payload whose graph is split.
+        payload: Payload whose graph is folded.
         inputs: Arrays of the payload's arguments that are not outputs, by name.
         fixed: Names of the arguments that are constants to the library.
-        rules: Rules that the library has, by the name of the op.
+        rules: Translation rules of the library, by op name.
         library: Name of the library, for messages.
 
     Raises:
@@ -69,10 +69,10 @@ def require_rules(nodes: Iterable[OpNode], rules: Rules, library: str, payload: 
 
 
 def weights_of(payload: Payload) -> list[str]:
-    """Names of what is the same in every call, whatever the inputs."""
+    """Return the names of the weights, which are the same in every call."""
     return [argument.name for argument in payload.arguments if argument.role == "weight"]
 
 
 def fixed_of(payload: Payload) -> list[str]:
-    """Names of the weights, and of the inputs that a case fixes."""
+    """Return the names of the weights, and of the inputs that a case fixes."""
     return [*weights_of(payload), *(name for case in payload.cases for name, _ in case.values)]

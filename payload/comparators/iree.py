@@ -1,4 +1,4 @@
-"""IREE as a comparator: it compiles our own payload for this CPU, with data tiling; with a thread a core."""
+"""IREE as a comparator: it compiles the payload's own MLIR for the host CPU with data tiling; one thread per core."""
 
 import platform
 import subprocess
@@ -14,7 +14,7 @@ from autotune.core.payload import Array, Payload
 from autotune.core.plugs.comparator import Prepared
 from payload.comparators.tensor_module import SCOPE, TensorModule, write
 
-# Measured for nano, gpt2 and 512^3: optimization level O3 and microkernels made nothing faster, data tiling does.
+# Measured for nano, gpt2 and 512^3: optimization level O3 and microkernels give no speed-up, data tiling does.
 FLAGS = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
@@ -22,7 +22,7 @@ FLAGS = (
     "--iree-opt-data-tiling=true",
 )
 COMPILER = "iree.compiler.tools.scripts.iree_compile"
-ALONE, TOGETHER = "local-sync", "local-task"  # the calling thread does the work, or one a core
+ALONE, TOGETHER = "local-sync", "local-task"  # drivers that run on the calling thread, or on one thread per core
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class Iree:
     extra: str = "iree"
 
     def version(self) -> str:
-        """Versions of compiler and runtime, and the target."""
+        """Return the versions of compiler and runtime, and the target."""
         compiler, runtime = version("iree-base-compiler"), version("iree-base-runtime")
         both = compiler if compiler == runtime else f"{compiler} and runtime {runtime}"
         return f"iree {both}, llvm-cpu for host {platform.machine()}, data tiling, {device()}"
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Compile the payload and load it; weights are packed by then.
+        """Compile and load the payload; weights are packed before the first call.
 
         Raises:
-            ComparatorError: The payload does not work on tensors, or the compiler refuses it.
+            ComparatorError: The payload does not work on tensors, or the compiler rejects it.
         """
         module = write(payload, inputs)
         program = IreeProgram(payload, module, compile_module(module, payload.name), inputs)
@@ -54,27 +54,27 @@ IREE = Iree()
 
 
 def device() -> str:
-    """Where the runtime runs, on the cores that the process is kept to."""
+    """Return the name of the runtime's driver for the number of cores of the process."""
     return ALONE if own_cores() == 1 else TOGETHER
 
 
 def compile_module(module: TensorModule, name: str) -> bytes:
-    """Compile for this CPU, in another process: two MLIRs with Python bindings do not fit into one.
+    """Compile for the host CPU in a subprocess, because one process cannot load two copies of MLIR's Python bindings.
 
     Raises:
-        ComparatorError: The compiler refuses the module.
+        ComparatorError: The compiler rejects the module.
     """
     command = [sys.executable, "-m", COMPILER, "-", "-o", "-", *FLAGS]
-    done = subprocess.run(command, input=module.text.encode(), capture_output=True, check=False)
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").splitlines()
-        reason = next((line for line in lines if "error:" in line), f"exit code {done.returncode}")
+    process = subprocess.run(command, input=module.text.encode(), capture_output=True, check=False)
+    if process.returncode:
+        lines = process.stderr.decode(errors="replace").splitlines()
+        reason = next((line for line in lines if "error:" in line), f"exit code {process.returncode}")
         raise ComparatorError(f"IREE must compile {name}, it refuses: {reason.strip()}")
-    return done.stdout
+    return process.stdout
 
 
 class IreeProgram:
-    """A loaded program, and what must live as long as it does."""
+    """Loaded program and the objects that must outlive it."""
 
     def __init__(self, payload: Payload, module: TensorModule, binary: bytes, inputs: Mapping[str, Array]) -> None:
         from iree import runtime  # noqa: PLC0415 - comes with an extra
@@ -105,7 +105,7 @@ class IreeProgram:
         return results
 
     def outputs(self, results: Any) -> tuple[Array, ...]:  # noqa: ANN401
-        """The outputs as arrays."""
+        """Convert the outputs to arrays."""
         views = [results.get_as_object(i, self._runtime.HalBufferView) for i in range(self._count)]
         device = self._device
         return tuple(self._runtime.DeviceArray(device, v, implicit_host_transfer=True).to_host() for v in views)

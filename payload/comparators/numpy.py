@@ -23,25 +23,25 @@ class NumPy:
     extra: str = "compare"
 
     def version(self) -> str:
-        """Version of NumPy and of its BLAS, and the core that the BLAS took this machine for."""
+        """Return the version of NumPy, and its BLAS with the core it was dispatched for."""
         return f"numpy {version('numpy')}, {describe_blas()}"
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Bind the ops of the payload's graph to what they compute with.
+        """Bind the ops of the payload's graph to their NumPy functions and arrays.
 
         Raises:
-            ComparatorError: The payload has no graph, or one with an op that is unknown here.
+            ComparatorError: The payload has no graph, or its graph has an unknown op.
         """
         folded = fold_constants(payload, inputs, fixed_of(payload), RULES, self.name)
         states = {a.name: inputs[a.name].copy() for a in payload.arguments if a.role == "state"}
-        found = {**inputs, **folded.constants, **states}
+        arrays = {**inputs, **folded.constants, **states}
         read = {name for node in folded.nodes for name in node.inputs}
-        given = {name: array for name, array in found.items() if name in read}
+        operands = {name: array for name, array in arrays.items() if name in read}
         results = [argument.name for argument in payload.outputs]
         ops = bind(folded.nodes, results)
-        if len(ops) == 1 and len(results) == 1:  # walking a graph of one op takes 0.8 us
-            return Prepared(partial(ops[0].rule, *(given[name] for name in ops[0].inputs)), lambda output: (output,))
-        return Prepared(partial(run, ops, given, results), tuple)
+        if len(ops) == 1 and len(results) == 1:  # interpreting a graph of one op costs 0.8 us
+            return Prepared(partial(ops[0].rule, *(operands[name] for name in ops[0].inputs)), lambda output: (output,))
+        return Prepared(partial(run, ops, operands, results), tuple)
 
 
 NUMPY = NumPy()
@@ -49,13 +49,13 @@ NUMPY = NumPy()
 
 @dataclass(frozen=True)
 class BoundOp:
-    """One op of a call.
+    """An op of a call with its NumPy function.
 
     Attributes:
-        rule: Gives its outputs; one alone, or a sequence.
-        inputs: Names of what it reads.
-        outputs: Names of what it gives.
-        dead: Names of values that are unused after it: its memory is for the next op.
+        rule: Function that returns the output, or a sequence of several.
+        inputs: Names of the inputs.
+        outputs: Names of the outputs.
+        dead: Names of values whose last use is this op; their memory is freed for the next ops.
     """
 
     rule: Callable[..., Array]
@@ -65,40 +65,40 @@ class BoundOp:
 
 
 def bind(nodes: Graph, results: list[str]) -> list[BoundOp]:
-    """The ops of a call, in order, each with what it ends the life of."""
-    made = {name for node in nodes for name, _ in node.outputs} - set(results)
+    """Return the ops of a call in program order, each with the values whose live range it ends."""
+    live = {name for node in nodes for name, _ in node.outputs} - set(results)
     ops: list[BoundOp] = []
     for node in reversed(nodes):
         outputs = tuple(name for name, _ in node.outputs)
-        dead = tuple(sorted(made & {*node.inputs, *outputs}))
-        made -= set(dead)
+        dead = tuple(sorted(live & {*node.inputs, *outputs}))
+        live -= set(dead)
         ops.append(BoundOp(partial(RULES[node.op], node), node.inputs, outputs, dead))
     return ops[::-1]
 
 
 def run(ops: list[BoundOp], given: Mapping[str, Array], results: list[str]) -> list[Array]:
-    """One call."""
+    """Run one call."""
     values = dict(given)
     for op in ops:
-        found = op.rule(*[values[name] for name in op.inputs])
+        result = op.rule(*[values[name] for name in op.inputs])
         if len(op.outputs) == 1:
-            values[op.outputs[0]] = found
+            values[op.outputs[0]] = result
         else:
-            values.update(zip(op.outputs, found, strict=True))
+            values.update(zip(op.outputs, result, strict=True))
         for name in op.dead:
             del values[name]
     return [values[name] for name in results]
 
 
 def describe_blas() -> str:
-    """The BLAS that NumPy loaded and its core, by threadpoolctl; the one it was built with, where that is missing."""
+    """Describe the loaded BLAS and its core, by threadpoolctl; without it, the BLAS NumPy was built with."""
     try:
         from threadpoolctl import threadpool_info  # noqa: PLC0415 - comes with an extra
     except ImportError:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{blas['name']} {blas['version']}, core unknown (install threadpoolctl)"
     loaded = [found for found in threadpool_info() if found["user_api"] == "blas"]
-    mine = sorted(loaded, key=lambda found: "numpy" not in found["filepath"])  # SciPy brings another one
-    if not mine:
+    libs = sorted(loaded, key=lambda found: "numpy" not in found["filepath"])  # SciPy brings another one
+    if not libs:
         return "BLAS unknown"
-    return f"{mine[0]['internal_api']} {mine[0]['version']} for {mine[0].get('architecture', 'an unknown core')}"
+    return f"{libs[0]['internal_api']} {libs[0]['version']} for {libs[0].get('architecture', 'an unknown core')}"

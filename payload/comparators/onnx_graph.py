@@ -1,4 +1,4 @@
-"""ONNX graphs in the making, as data, and as model files."""
+"""ONNX graphs under construction, and their serialization to model files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ IR_VERSION = 10
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """An operator: its kind, the names of what it reads and gives, and its attributes."""
+    """An ONNX operator: its type, the names of its inputs and outputs, and its attributes."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -24,15 +24,15 @@ class OnnxNode:
 
 @dataclass
 class OnnxGraph:
-    """A graph under construction; values are known by their names.
+    """ONNX graph under construction; values are referred to by name.
 
     Attributes:
-        arguments: What the payload's arguments hold, by name, for what is a constant to the model.
-        nodes: Operators, in order.
-        constants: Small arrays, part of the model.
-        weights: Large arrays, handed to the session beside it.
-        fed: Inputs that are no arguments of the payload, with their values: parts of its states.
-        kept: Outputs that are no arguments of the payload, with their shapes: parts of its states after a call.
+        arguments: Arrays of the payload's arguments by name, for arguments that are constants to the model.
+        nodes: Operators, in topological order.
+        constants: Small arrays, stored in the model.
+        weights: Large arrays, passed to the session as external initializers.
+        fed: Additional inputs with their values: slices of the payload's states.
+        kept: Additional outputs with their shapes: slices of the payload's states after a call.
     """
 
     arguments: Mapping[str, Array]
@@ -43,57 +43,57 @@ class OnnxGraph:
     kept: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401 - whatever an operator takes
-        """Add an operator with one output; give that."""
+        """Add an operator with one output; return the output's name."""
         (output,) = self.ops(kind, inputs, 1, **attributes)
         return output
 
     def ops(self, kind: str, inputs: tuple[str, ...], count: int, **attributes: Any) -> tuple[str, ...]:  # noqa: ANN401
-        """Add an operator with `count` outputs; give those."""
+        """Add an operator with `count` outputs; return their names."""
         outputs = tuple(f"v{len(self.nodes)}_{i}" for i in range(count))
         self.nodes.append(OnnxNode(kind, inputs, outputs, attributes))
         return outputs
 
     def transpose(self, value: str, perm: Sequence[int]) -> str:
-        """Add a transposition; of a value that is one already, the two as one."""
+        """Add a Transpose; if the value is the result of another one, compose the two into one."""
         for node in self.nodes:
             if node.kind == "Transpose" and value in node.outputs:
                 return self.op("Transpose", *node.inputs, perm=[node.attributes["perm"][i] for i in perm])
         return self.op("Transpose", value, perm=list(perm))
 
     def constant(self, value: Array | float | list[int], name: str = "") -> str:
-        """Add a small constant, once where it has a name: a float is f32, a list is a shape."""
+        """Add a small constant, unless one of this name exists: a float becomes f32, a list a shape."""
         name = name or f"c{len(self.constants)}"
         if name not in self.constants:
             self.constants[name] = np.asarray(value, np.float32 if isinstance(value, float) else None)
         return name
 
     def feed(self, name: str, array: Array) -> str:
-        """Add an input that is no argument of the payload."""
+        """Add an input that is not an argument of the payload."""
         self.fed[name] = np.ascontiguousarray(array)
         return name
 
     def keep(self, value: str, shape: tuple[int, ...]) -> str:
-        """Make a value an output besides; give it."""
+        """Make a value an additional output; return its name."""
         self.kept[value] = shape
         return value
 
     def finish(self, results: Mapping[str, str]) -> None:
-        """Give the payload's outputs their names, and drop operators whose outputs are unused.
+        """Rename values to the payload's outputs, and eliminate dead operators.
 
         Args:
-            results: New names of values.
+            results: New names of values, by old name.
         """
-        needed, left = {*results, *self.kept}, []
+        needed, live = {*results, *self.kept}, []
         for node in reversed(self.nodes):
             if needed & {*node.outputs}:
                 needed |= {*node.inputs}
                 inputs, outputs = (tuple(results.get(n, n) for n in names) for names in (node.inputs, node.outputs))
-                left.append(replace(node, inputs=inputs, outputs=outputs))
-        self.nodes = left[::-1]
+                live.append(replace(node, inputs=inputs, outputs=outputs))
+        self.nodes = live[::-1]
 
 
 def serialize(g: OnnxGraph, payload: Payload) -> bytes:
-    """The graph as a model file; weights are external data, so that any size stays below protobuf's 2 GB."""
+    """Serialize the graph as a model; weights are external data, so that models stay below protobuf's 2 GB limit."""
     from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - comes with an extra
 
     def declare(argument: Argument) -> Any:  # noqa: ANN401 - protobuf's own class

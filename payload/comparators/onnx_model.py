@@ -1,7 +1,8 @@
-"""Payloads as ONNX models, the way exporters write them: standard operators, weights as initializers.
+"""Translation of payloads to ONNX models as exporters write them: standard operators, weights as initializers.
 
-Heads ``(B, H, T, D)`` are ``(BH, T, D)`` here: a batch dimension of 1 costs (0.19 instead of 0.16 ms for nano). The
-Attention operator of opset 23 is no faster than MatMul, Softmax and MatMul; a mask that is added is faster than Where.
+Heads ``(B, H, T, D)`` are ``(BH, T, D)`` here, because a batch dimension of 1 is slower (0.19 instead of 0.16 ms for
+nano). The Attention operator of opset 23 is no faster than MatMul, Softmax and MatMul; an additive mask is faster than
+Where.
 """
 
 from collections.abc import Mapping
@@ -14,19 +15,19 @@ from payload.comparators.constants import fold_constants, weights_of
 from payload.comparators.onnx_graph import OnnxGraph
 from payload.convolution import steps_of
 
-STEPS, FLOAT = 127, 1  # of int8 to the largest of a column; f32 in ONNX's numbering
+STEPS, FLOAT = 127, 1  # largest quantized weight; TensorProto.FLOAT
 
 
 def build(payload: Payload, inputs: Mapping[str, Array], rules: Rules | None = None) -> OnnxGraph:
-    """Write a payload as a graph; what has role ``weight`` becomes an initializer, so that a session may prepack it.
+    """Translate a payload; arguments with role ``weight`` become initializers, so that a session may prepack them.
 
     Args:
-        payload: Payload to write.
-        inputs: Every argument that is not an output, by name.
-        rules: Rules by the names of ops; by default in the payload's own types.
+        payload: Payload to translate.
+        inputs: Arrays of all arguments that are not outputs, by name.
+        rules: Translation rules by op name; by default `RULES`, in the payload's own types.
 
     Raises:
-        ComparatorError: The payload has no graph, or one with an op that is unknown here.
+        ComparatorError: The payload has no graph, or its graph has an unknown op.
     """
     folded = fold_constants(payload, inputs, weights_of(payload), RULES, "onnxruntime")
     g = OnnxGraph(inputs, weights={name: np.ascontiguousarray(array) for name, array in folded.constants.items()})
@@ -39,13 +40,13 @@ def build(payload: Payload, inputs: Mapping[str, Array], rules: Rules | None = N
 
 
 def matmul(g: OnnxGraph, node: OpNode, a: str, b: str) -> str:
-    """A product, of B transposed where it is stored so."""
+    """Add a MatMul, after a Transpose of B where B is stored transposed."""
     order = [*range(len(node.shape) - 2), len(node.shape) - 1, len(node.shape) - 2]
     return g.op("MatMul", a, g.transpose(b, order) if node["transpose_b"] else b)
 
 
 def attention(g: OnnxGraph, node: OpNode, q: str, k: str, v: str) -> str:
-    """``softmax(q k^T / sqrt(D)) v``."""
+    """Add ``softmax(q k^T / sqrt(D)) v``."""
     rows, depth = node.shape[-2:]
     scores = g.op("Mul", g.op("MatMul", q, g.transpose(k, [0, 2, 1])), g.constant(depth**-0.5))  # BH x T x n
     if node["causal"]:
@@ -55,7 +56,7 @@ def attention(g: OnnxGraph, node: OpNode, q: str, k: str, v: str) -> str:
 
 
 def conv(g: OnnxGraph, node: OpNode, x: str, kernel: str, *bias: str) -> str:
-    """A convolution; with channels last, between two transpositions, as the operator has them first."""
+    """Add a Conv; with channels last, between two Transposes, since the operator is NCHW."""
     steps = steps_of(node)
     if steps.channels_last:
         x, kernel = g.transpose(x, [0, 3, 1, 2]), g.transpose(kernel, [3, 2, 0, 1])
@@ -65,7 +66,7 @@ def conv(g: OnnxGraph, node: OpNode, x: str, kernel: str, *bias: str) -> str:
 
 
 def split_heads(g: OnnxGraph, node: OpNode, qkv: str) -> list[str]:
-    """Three ``(BH, T, D)``; one row of each sequence, or the rows of one sequence."""
+    """Add the split into three ``(BH, T, D)``: one row of each sequence, or the rows of one sequence."""
     batch, heads, rows, depth = node.shape
     parts = g.ops("Split", (qkv,), 3, axis=1, num_outputs=3)
     if rows == 1:
@@ -74,13 +75,13 @@ def split_heads(g: OnnxGraph, node: OpNode, qkv: str) -> list[str]:
 
 
 def merge_heads(g: OnnxGraph, node: OpNode, x: str) -> str:
-    """``(BH, T, D) -> (BT, C)``, likewise."""
+    """Add the merge of heads, ``(BH, T, D) -> (BT, C)``: one row of each sequence, or the rows of one."""
     transposed = x if node.shape[0] == node["batch"] else g.transpose(x, [1, 0, 2])
     return g.op("Reshape", transposed, g.constant(list(node.shape)))
 
 
 def store_rows(g: OnnxGraph, node: OpNode, cache: str, rows: str, position: str = "") -> str:
-    """Past rows of a cache come in, and are joined by the new ones; all go out."""
+    """Concatenate the past rows of a cache, an additional input, with the new ones; make all an additional output."""
     batch, heads, count, depth = node.shape
     past = int(g.arguments[position][0]) if position else 0
     if past:  # a tensor has one row at least
@@ -108,19 +109,19 @@ RULES: Rules = {
 
 
 def quantised(g: OnnxGraph, x: str, weight: str, *, transposed: bool = False) -> str:
-    """A product with a weight in int8: each column by its own scale, x by one of its own in the call."""
+    """Add a product with an int8 weight: one scale per column, and one scale per call for x."""
     columns = g.weights[weight].T if transposed else g.weights[weight]
     scale = np.maximum(np.abs(columns).max(axis=0), np.finfo(np.float32).tiny) / np.float32(STEPS)
     name = f"{weight}_int8{'_turned' * transposed}"
     g.weights[name] = np.ascontiguousarray(np.rint(columns / scale).astype(np.int8))
-    rounded, step, zero = g.ops("DynamicQuantizeLinear", (x,), 3)
-    product = g.op("MatMulInteger", rounded, name, zero, g.constant(np.zeros(len(scale), np.int8), f"{name}_zero"))
-    scales = g.op("Mul", step, g.constant(scale.astype(np.float32), f"{name}_scale"))
+    quantized, x_scale, x_zero = g.ops("DynamicQuantizeLinear", (x,), 3)
+    product = g.op("MatMulInteger", quantized, name, x_zero, g.constant(np.zeros(len(scale), np.int8), f"{name}_zero"))
+    scales = g.op("Mul", x_scale, g.constant(scale.astype(np.float32), f"{name}_scale"))
     return g.op("Mul", g.op("Cast", product, to=FLOAT), scales)
 
 
 def matmul_int8(g: OnnxGraph, node: OpNode, a: str, b: str) -> str:
-    """A product, quantised where B is a weight of two dimensions."""
+    """Add a product, dynamically quantized where B is a 2-D weight."""
     if b not in g.weights or g.weights[b].ndim != 2:
         return matmul(g, node, a, b)
     return quantised(g, a, b, transposed=bool(node["transpose_b"]))

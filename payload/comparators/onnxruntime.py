@@ -1,4 +1,4 @@
-"""ONNX Runtime as a comparator: its CPU provider, every graph optimization, weights known when the session begins."""
+"""ONNX Runtime as a comparator: CPU provider, all graph optimizations, weights known at session creation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from payload.comparators.onnx_graph import OnnxGraph, serialize
 from payload.comparators.onnx_model import INT8_RULES, build
 
 ERRORS_ONLY = 3
-# What a model reads whose payload has it in a wider type.
+# Element types of a model's inputs that the payload holds in wider types.
 NARROWER = {"tensor(bool)": "bool", "tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(uint32)": "uint32"}
 
 
@@ -26,14 +26,14 @@ class OnnxRuntime:
     extra: str = "compare"
 
     def version(self) -> str:
-        """Version of ONNX Runtime; which instructions its kernels use it does not tell."""
+        """Return the version of ONNX Runtime, which does not report the instruction set of its kernels."""
         return f"onnxruntime {version('onnxruntime')}, CPU provider (MLAS)"
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Build the model and open a session on it, inputs and outputs bound, so that a call copies nothing.
+        """Build the model and open a session with bound inputs and outputs, so that calls copy nothing.
 
         Raises:
-            ComparatorError: The payload has no graph, or one with an op that is unknown here.
+            ComparatorError: The payload has no graph, or its graph has an unknown op.
         """
         if payload.model.endswith(".onnx"):
             model = OrtModel(payload, inputs)
@@ -46,7 +46,8 @@ class OnnxRuntime:
 class OnnxRuntimeInt8(OnnxRuntime):
     """ONNX Runtime with dynamically quantised products, as the comparator ``onnxruntime_int8``.
 
-    Weights are int8 by columns, activations uint8 by tensors and calls, as `quantize_dynamic` makes them.
+    Weights are int8 with a scale per column, activations uint8 with a scale per tensor and call, as in
+    `quantize_dynamic`.
     """
 
     name: str = "onnxruntime_int8"
@@ -56,7 +57,7 @@ class OnnxRuntimeInt8(OnnxRuntime):
         """Build the model with quantised weights and open a session on it.
 
         Raises:
-            ComparatorError: The payload is a model's own file, has no graph, or one with an op that is unknown here.
+            ComparatorError: The payload is a model's own file, has no graph, or its graph has an unknown op.
         """
         if payload.model.endswith(".onnx"):
             raise ComparatorError(f"onnxruntime_int8 must have a graph to quantise, {payload.name} is a model's file")
@@ -68,7 +69,7 @@ ONNXRUNTIME, ONNXRUNTIME_INT8 = OnnxRuntime(), OnnxRuntimeInt8()
 
 
 def session_options() -> Any:  # noqa: ANN401 - of a library without types
-    """Options of a session: a thread a core of the process, every graph optimization."""
+    """Return session options: one thread per core of the process, all graph optimizations."""
     import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
     options = ort.SessionOptions()
@@ -79,21 +80,21 @@ def session_options() -> Any:  # noqa: ANN401 - of a library without types
 
 
 def sizes_of(payload: Payload) -> dict[str, int]:
-    """Sizes of the dimensions that a model's file leaves open, as the payload has them."""
+    """Return the payload's sizes of the symbolic dimensions of a model's file, by name."""
     import onnx  # noqa: PLC0415 - comes with an extra
 
     graph = onnx.load(payload.model, load_external_data=False).graph
-    held = {tensor.name for tensor in graph.initializer}
-    given = [tensor.type.tensor_type.shape.dim for tensor in graph.input if tensor.name not in held]
+    initializers = {tensor.name for tensor in graph.initializer}
+    inputs = [tensor.type.tensor_type.shape.dim for tensor in graph.input if tensor.name not in initializers]
     shapes = [argument.shape for argument in payload.arguments if argument.role == "input"]
     pairs = (
-        (dim, size) for dims, shape in zip(given, shapes, strict=False) for dim, size in zip(dims, shape, strict=False)
+        (dim, size) for dims, shape in zip(inputs, shapes, strict=False) for dim, size in zip(dims, shape, strict=False)
     )
     return {dim.dim_param: size for dim, size in pairs if dim.dim_param}
 
 
 class OrtModel:
-    """A session on the user's own file; its inputs and outputs are those of the payload, in order."""
+    """Session on the user's own file; its inputs and outputs correspond to the payload's by position."""
 
     def __init__(self, payload: Payload, inputs: Mapping[str, Array]) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
@@ -105,28 +106,28 @@ class OrtModel:
         self._binding = self._session.io_binding()
         fed = [inputs[argument.name] for argument in payload.arguments if argument.role == "input"]
         self._fed = []
-        for given, array in zip(self._session.get_inputs(), fed, strict=True):
-            typed = array.astype(NARROWER.get(given.type, array.dtype), copy=False)
+        for parameter, array in zip(self._session.get_inputs(), fed, strict=True):
+            typed = array.astype(NARROWER.get(parameter.type, array.dtype), copy=False)
             self._fed.append(ort.OrtValue.ortvalue_from_numpy(typed))
-            self._binding.bind_ortvalue_input(given.name, self._fed[-1])
+            self._binding.bind_ortvalue_input(parameter.name, self._fed[-1])
         for output in self._session.get_outputs():
             self._binding.bind_output(output.name)
 
     def call(self) -> list[Any]:
-        """Run once, from bound inputs."""
+        """Run once on the bound inputs."""
         self._session.run_with_iobinding(self._binding)
         return list(self._binding.get_outputs())
 
     def outputs(self, outputs: list[Any]) -> tuple[Array, ...]:
-        """The outputs as arrays."""
+        """Convert the outputs to arrays."""
         return tuple(output.numpy() for output in outputs)
 
 
 class OrtSession:
-    """A session, and what must live as long as it does.
+    """Session on a translated payload, and the objects that must outlive it.
 
     Attributes:
-        values: Arrays that outputs are written to, by name: the payload's, and the graph's `kept`.
+        values: Output buffers by name: the payload's outputs, and the graph's `kept`.
     """
 
     def __init__(self, payload: Payload, graph: OnnxGraph, inputs: Mapping[str, Array]) -> None:
@@ -157,5 +158,5 @@ class OrtSession:
         return self._outputs
 
     def outputs(self, outputs: list[Any]) -> tuple[Array, ...]:
-        """The outputs as arrays."""
+        """Convert the outputs to arrays."""
         return tuple(output.numpy() for output in outputs)

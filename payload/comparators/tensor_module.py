@@ -1,8 +1,8 @@
-"""A payload's module with tensors in its signature instead of memrefs, and its weights as parameters of the program.
+"""Payload modules with tensors instead of memrefs in the signature, and weights as program parameters.
 
-A payload's graph is lowered by the payload's own emitters, every layer of a GPT spelled out: a compiler that packs
-constant weights cannot do so through a slice at a loop index (nano: 0.144 instead of 0.193 ms). A payload without a
-graph has its text rewritten.
+A payload's graph is lowered by the payload's own emitters with every layer of a GPT unrolled: a compiler that packs
+constant weights cannot do so through a slice at a loop index (nano: 0.144 instead of 0.193 ms). The text of a payload
+without a graph is rewritten.
 """
 
 import re
@@ -28,7 +28,7 @@ class TensorModule:
     Attributes:
         text: One public function over tensors, of the payload's name.
         inputs: Names of the payload's arguments that the function takes, in order.
-        weights: What its parameters hold, by name in the scope `SCOPE`.
+        weights: Arrays of its parameters, by name in the scope `SCOPE`.
     """
 
     text: str
@@ -37,7 +37,7 @@ class TensorModule:
 
 
 def write(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
-    """The module of a payload.
+    """Return the tensor module of a payload.
 
     Raises:
         ComparatorError: An op of its graph has no lowering, or its text uses memrefs for more than arguments.
@@ -46,17 +46,17 @@ def write(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
 
 
 def parameter(name: str, kind: str) -> str:
-    """The declaration of a constant that is given when the module is loaded (IREE's dialects)."""
+    """Return the declaration of a constant that is bound at module load time (IREE's dialects)."""
     return f'util.global private @"{name}" = #flow.parameter.named<"{SCOPE}"::"{name}"> : {kind}'
 
 
 def load(name: str, kind: str) -> str:
-    """The operation that reads it."""
+    """Return the operation that loads the constant declared by `parameter`."""
     return f'util.global.load @"{name}" : {kind}'
 
 
 def lower_graph(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
-    """The payload's graph as a function that takes its inputs and gives its outputs.
+    """Lower the payload's graph to a function from its inputs to its outputs.
 
     Raises:
         ComparatorError: An op of the graph has no lowering.
@@ -70,15 +70,15 @@ def lower_graph(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
         kind = ELEMENT_TYPES[array.dtype]
         tensors[name] = f.define(name, array.shape, load(name, tensor_type(array.shape, kind)), kind)
     results = lower(f, folded.nodes, tensors, [argument.name for argument in payload.outputs])
-    names, kinds = (", ".join(getattr(value, part) for value in results) for part in ("name", "type"))
+    names, types = (", ".join(getattr(value, part) for value in results) for part in ("name", "type"))
     globals_ = [parameter(name, tensors[name].type) for name in weights]
-    head = f"func.func @{payload.entry}({signature}) -> ({kinds}) {{"
-    text = "\n".join(["module {", *globals_, head, *f.lines, f"return {names} : {kinds}", "}", "}"])
+    head = f"func.func @{payload.entry}({signature}) -> ({types}) {{"
+    text = "\n".join(["module {", *globals_, head, *f.lines, f"return {names} : {types}", "}", "}"])
     return TensorModule(text, tuple(argument.name for argument in taken), weights)
 
 
 def rewrite(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
-    """The payload's text with another signature, other reads and another return.
+    """Rewrite the payload's text to take tensors, load its weights, and return its results.
 
     Raises:
         ComparatorError: The text uses memrefs for more than arguments.
@@ -95,18 +95,18 @@ def rewrite(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
             results.append((result, kind))
         else:
             body = read_tensor(body, name, argument, kind)
-    kinds = ", ".join(kind for _, kind in results)
-    body = re.sub(r"\n\s*return\b", f"\n    return {', '.join(name for name, _ in results)} : {kinds}", body, count=1)
+    types = ", ".join(kind for _, kind in results)
+    body = re.sub(r"\n\s*return\b", f"\n    return {', '.join(name for name, _ in results)} : {types}", body, count=1)
     body = MATERIALIZE.sub(r"\1 = tensor.cast \2 : \3 to \3", body)
     if re.search(r"\bmemref[<.]", body):
         raise ComparatorError(f"{payload.name} must work on tensors to be compiled by IREE, it works on memrefs")
     taken = [(n, a) for n, a in zip(names, payload.arguments, strict=True) if a.role == "input"]
     signature = ", ".join(f"{name}: {tensor_type(a.shape, a.dtype)}" for name, a in taken)
-    fixed = [a for a in payload.arguments if a.role == "weight"]
-    declared = "".join(f"  {parameter(a.name, tensor_type(a.shape, a.dtype))}\n" for a in fixed)
+    weights = [a for a in payload.arguments if a.role == "weight"]
+    declared = "".join(f"  {parameter(a.name, tensor_type(a.shape, a.dtype))}\n" for a in weights)
     before = source[:start].replace("func.func", f"{declared}  func.func", 1)
-    text = f"{before}({signature}) -> ({kinds}) {body[1:].lstrip()}"
-    return TensorModule(text, tuple(a.name for _, a in taken), {a.name: inputs[a.name] for a in fixed})
+    text = f"{before}({signature}) -> ({types}) {body[1:].lstrip()}"
+    return TensorModule(text, tuple(a.name for _, a in taken), {a.name: inputs[a.name] for a in weights})
 
 
 MATERIALIZE = re.compile(
@@ -115,7 +115,7 @@ MATERIALIZE = re.compile(
 
 
 def find_signature(source: str, entry: str) -> tuple[int, int]:
-    """Where the entry's parameter list begins, and where it ends (at its closing parenthesis)."""
+    """Return the start and end positions of the entry's parameter list, the end at its closing parenthesis."""
     start = source.index("(", source.index(f"@{entry}("))
     depth = 0
     for position in range(start, len(source)):
@@ -126,19 +126,19 @@ def find_signature(source: str, entry: str) -> tuple[int, int]:
 
 
 def read_tensor(body: str, name: str, argument: Argument, kind: str) -> str:
-    """Replace what turns the memref into a tensor: the tensor is an argument now, or a constant."""
+    """Replace the memref-to-tensor conversion: the tensor is an argument or a constant now."""
     pattern = rf"(%[\w$.-]+) = bufferization\.to_tensor {re.escape(name)}\b[^\n]* to tensor<[^>]*>"
     taken = load(argument.name, kind) if argument.role == "weight" else f"tensor.cast {name} : {kind} to {kind}"
     return re.sub(pattern, rf"\1 = {taken}", body)
 
 
 def take_result(body: str, name: str) -> tuple[str, str]:
-    """Cut out the operation that writes a result to a memref; give the text without it, and the result's name."""
+    """Remove the operation that writes a result to a memref; return the text without it, and the result's name."""
     pattern = (
         r"bufferization\.materialize_in_destination (%[\w$.-]+) in restrict writable "
         rf"{re.escape(name)}\s*:\s*\([^)]*\)\s*->\s*\(\)"
     )
-    found = re.findall(pattern, body)
-    if len(found) != 1:
+    matches = re.findall(pattern, body)
+    if len(matches) != 1:
         raise ComparatorError(f"{name} must be written once, by materialize_in_destination, to be taken as a tensor")
-    return re.sub(pattern, "", body), str(found[0])
+    return re.sub(pattern, "", body), str(matches[0])

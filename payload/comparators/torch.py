@@ -1,4 +1,4 @@
-"""PyTorch as a comparator: torch.nn.functional, eager, traced and compiled; what is fastest here is what is compared.
+"""PyTorch as a comparator: torch.nn.functional, eager, traced and compiled; the fastest variant is compared.
 
 torch.compile needs a C++ compiler, and takes a minute or two for a large model.
 """
@@ -17,10 +17,10 @@ from autotune.core.plugs.comparator import LibraryVariant, Prepared
 from payload.comparators.torch_network import build_network
 from payload.programs import call_arguments, load_program
 
-COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for
+COMPILERS = ("g++", "clang++", "c++")  # C++ compilers that torch.compile looks for
 ANYWHERE = ("eager", "traced")
 BY_COMPILER = ("compiled", "compiled with max-autotune")
-TUNED = ("compiled with max-autotune",)  # which takes minutes to prepare
+TUNED = ("compiled with max-autotune",)  # takes minutes to prepare
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Torch:
     precision: str = "highest"
 
     def network(self, payload: Payload, inputs: Mapping[str, Array]) -> tuple[Any, tuple[Any, ...]]:
-        """The module that computes a payload, and the tensors that it is called with."""
+        """Return the module that computes a payload, and its input tensors."""
         import torch  # noqa: PLC0415 - comes with an extra
 
         program = load_program(payload.model) if payload.model.endswith(".pt2") else None
@@ -45,12 +45,12 @@ class Torch:
         return program.module(), call_arguments(program, fed)
 
     def variants(self) -> tuple[LibraryVariant, ...]:
-        """Give the ways that there are: some need a C++ compiler."""
+        """Return the available variants; the compiled ones need a C++ compiler."""
         ways = ANYWHERE + (BY_COMPILER if any(map(shutil.which, COMPILERS)) else ())
         return tuple(LibraryVariant(way, replace(self, way=way), is_slow=way in TUNED) for way in ways)
 
     def version(self) -> str:
-        """Version of PyTorch, the instructions its kernels use, and whether it has MKL and oneDNN."""
+        """Return the version of PyTorch, its instruction set, and whether MKL and oneDNN are available."""
         import torch  # noqa: PLC0415 - comes with an extra
 
         backends = {"MKL": torch.backends.mkl, "oneDNN": torch.backends.mkldnn}
@@ -60,16 +60,16 @@ class Torch:
         )
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Build the network and call it until it has compiled itself.
+        """Build the network and call it until just-in-time compilation has finished.
 
         Raises:
-            ComparatorError: The payload has no graph, or one with an op that is unknown here, or this PyTorch has not
-                this way any more.
+            ComparatorError: The payload has no graph, or its graph has an unknown op, or this version of PyTorch lacks
+                the variant.
         """
         import torch  # noqa: PLC0415 - comes with an extra
 
         torch.set_num_threads(own_cores())
-        torch.set_float32_matmul_precision(self.precision)  # of the process, as whatever ran in it before left it
+        torch.set_float32_matmul_precision(self.precision)  # process-wide: an earlier comparator may have changed it
         network, fed = self.network(payload, inputs)
         return Prepared(warm(MAKERS[self.way], network, fed), as_arrays, self.way)
 
@@ -87,14 +87,14 @@ class TorchMedium(Torch):
 class TorchBfloat16(Torch):
     """PyTorch with weights and activations in bfloat16, as the comparator ``torch_bf16``.
 
-    A call takes and gives f32.
+    Inputs and outputs of a call are f32.
     """
 
     name: str = "torch_bf16"
     rounded_to: str = "bfloat16"
 
     def network(self, payload: Payload, inputs: Mapping[str, Array]) -> tuple[Any, tuple[Any, ...]]:
-        """The module with weights in bfloat16.
+        """Return the module with weights in bfloat16, and its input tensors.
 
         Raises:
             ComparatorError: The payload is a program of torch.export, whose types are fixed, or has states.
@@ -111,46 +111,44 @@ TORCH, TORCH_MEDIUM, TORCH_BF16 = Torch(), TorchMedium(), TorchBfloat16()
 
 
 def in_bfloat16(network: Any) -> Any:  # noqa: ANN401 - torch is an extra
-    """A module in bfloat16 between f32: inputs are rounded in the call, and results widened."""
+    """Wrap a module to compute in bfloat16: inputs are converted in the call, and results converted back to f32."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     class Rounded(torch.nn.Module):  # type: ignore[misc]
-        """The module with its inputs and outputs converted."""
+        """Module with converted inputs and outputs."""
 
         def __init__(self) -> None:
             super().__init__()
             self.inner = network.to(torch.bfloat16)
 
         def forward(self, *fed: Any) -> Any:  # noqa: ANN401
-            """Compute it."""
-            found = self.inner(*(x.to(torch.bfloat16) if x.is_floating_point() else x for x in fed))
-            return tuple(y.float() for y in found) if isinstance(found, tuple) else found.float()
+            """Compute the module."""
+            result = self.inner(*(x.to(torch.bfloat16) if x.is_floating_point() else x for x in fed))
+            return tuple(y.float() for y in result) if isinstance(result, tuple) else result.float()
 
     return Rounded().eval()
 
 
 def trace_network(network: Any, fed: tuple[Any, ...]) -> Callable[..., Any]:  # noqa: ANN401
-    """A network traced and frozen by TorchScript.
+    """Trace and freeze a network with TorchScript.
 
     Raises:
-        ComparatorError: This PyTorch has none.
+        ComparatorError: This version of PyTorch lacks TorchScript.
     """
     import torch  # noqa: PLC0415
 
     if not hasattr(torch.jit, "trace"):
         raise ComparatorError(f"torch must have TorchScript to trace, {version('torch')} has none")
-    traced = torch.jit.trace(
-        network, fed
-    ).eval()  # a loaded program is never in eval mode by itself, which freezing asks
+    traced = torch.jit.trace(network, fed).eval()  # freezing requires eval mode, which a loaded program is never in
     frozen: Callable[..., Any] = torch.jit.freeze(traced)
     return frozen
 
 
 def compile_network(network: Any, fed: tuple[Any, ...], **options: bool) -> Callable[..., Any]:  # noqa: ANN401
-    """A network compiled by torch.compile, with options of its inductor."""
+    """Compile a network with torch.compile, with options of the inductor."""
     import torch  # noqa: PLC0415
 
-    torch.compiler.reset()  # it remembers networks of other cases, and gives up after eight
+    torch.compiler.reset()  # its cache counts the networks of other cases, and it stops compiling after eight
     compiled: Callable[..., Any] = torch.compile(network, options=options)
     return compiled
 
@@ -168,7 +166,7 @@ def warm(
     network: Any,  # noqa: ANN401
     fed: tuple[Any, ...],
 ) -> Callable[[], Any]:
-    """Make a callable of a network and call it until it has compiled itself."""
+    """Create a callable from a network and call it until just-in-time compilation has finished."""
     import torch  # noqa: PLC0415
 
     run = torch.inference_mode()(make(network, fed))
@@ -178,5 +176,5 @@ def warm(
 
 
 def as_arrays(outputs: Any) -> tuple[Array, ...]:  # noqa: ANN401
-    """The outputs of a call: tensors, or one tensor."""
+    """Convert the outputs of a call, one tensor or a tuple, to arrays."""
     return tuple(tensor.numpy() for tensor in (outputs if isinstance(outputs, tuple) else (outputs,)))

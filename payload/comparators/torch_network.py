@@ -1,6 +1,6 @@
-"""Ops of a graph in terms of torch.nn.functional, which every rule here is given as `f`, as emitters get a builder.
+"""Translation of graph ops to torch.nn.functional, which is passed to every rule as `f`.
 
-Rules are traced by torch.fx: what runs is a module of straight-line code, as one writes it by hand.
+Rules are traced by torch.fx into a module of straight-line code, as one would write it by hand.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ Functional = Any
 
 
 def build_network(payload: Payload, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401 - torch is an extra
-    """A torch.nn.Module that computes the payload; what has role ``weight`` are its parameters.
+    """Build a torch.nn.Module that computes the payload; arguments with role ``weight`` are its parameters.
 
-    Weights of linear layers lie column by column, as those of torch.nn.Linear do.
+    Weights of linear layers are column-major, which is the layout of torch.nn.Linear.
 
     Raises:
-        ComparatorError: The payload has no graph, or one with an op that is unknown here.
+        ComparatorError: The payload has no graph, or its graph has an unknown op.
     """
     import torch  # noqa: PLC0415
 
@@ -34,11 +34,11 @@ def build_network(payload: Payload, inputs: Mapping[str, Array]) -> Any:  # noqa
     values: dict[str, Any] = {name: torch.fx.Proxy(graph.placeholder(name), tracer) for name in fed}
     multiplied = {node.inputs[1] for node in folded.nodes if node.op == "linear"}
     for name, array in folded.constants.items():
-        if name in fed:  # a number of the case, which rules read
+        if name in fed:  # an input that the case fixes: rules read its value
             values[name] = array
             continue
-        laid = np.asfortranarray(array) if name in multiplied else np.ascontiguousarray(array)
-        parameters[name] = torch.nn.Parameter(torch.from_numpy(laid), requires_grad=False)
+        ordered = np.asfortranarray(array) if name in multiplied else np.ascontiguousarray(array)
+        parameters[name] = torch.nn.Parameter(torch.from_numpy(ordered), requires_grad=False)
         values[name] = torch.fx.Proxy(graph.get_attr(name), tracer)
     translate(folded.nodes, values, RULES, torch.nn.functional)
     results = tuple(values[argument.name].node for argument in payload.outputs)
@@ -47,14 +47,14 @@ def build_network(payload: Payload, inputs: Mapping[str, Array]) -> Any:  # noqa
 
 
 def matmul(f: Functional, node: OpNode, a: Tensor, b: Tensor) -> Tensor:
-    """A linear layer without bias where it can be one, whose weight is transposed."""
+    """Multiply; a 2-D product with a transposed B is a linear layer without bias."""
     if node["transpose_b"] and len(node.shape) == 2:
         return f.linear(a, b)
     return a @ (b.mT if node["transpose_b"] else b)
 
 
 def attention(f: Functional, node: OpNode, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Fused attention, which wants ``(B, H, T, D)``."""
+    """Compute fused attention, which requires ``(B, H, T, D)``."""
     causal = bool(node["causal"])
     if len(node.shape) == 4:
         return f.scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -62,7 +62,7 @@ def attention(f: Functional, node: OpNode, q: Tensor, k: Tensor, v: Tensor) -> T
 
 
 def conv(f: Functional, node: OpNode, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
-    """A convolution; with channels last, on views that have them first."""
+    """Compute a convolution; with channels last, on permuted views."""
     steps = steps_of(node)
     if steps.channels_last:
         x, kernel = x.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1)
@@ -71,16 +71,16 @@ def conv(f: Functional, node: OpNode, x: Tensor, kernel: Tensor, *bias: Tensor) 
 
 
 def split_heads(_: Functional, node: OpNode, qkv: Tensor) -> list[Tensor]:
-    """``(BT, 3C)`` to three ``(B, H, T, D)``."""
+    """Split ``(BT, 3C)`` to three ``(B, H, T, D)``."""
     batch, heads, rows, depth = node.shape
     parts = qkv.view(batch, rows, 3, heads, depth).permute(2, 0, 3, 1, 4).unbind(0)
     return [parts[i] for i in range(3)]
 
 
 def store_rows(_: Functional, node: OpNode, cache: Tensor, rows: Tensor, position: Array | None = None) -> Tensor:
-    """Write rows into a cache, in place, at a position that is a constant; give what is filled by then.
+    """Write rows into a cache in place, at a constant position, and return the filled rows.
 
-    The network is one for this position alone, which is no disadvantage.
+    The network is specialized to this position, which is no disadvantage to it in a comparison.
     """
     batch, heads, count, depth = node.shape
     whole = cache[int(node["layer"])].view(batch, heads, -1, depth)

@@ -1,1 +1,1 @@
-"""The dialect `gpt`: ops of transformers that payloads are written in, an op a class."""
+"""The MLIR dialect `gpt`: operations of transformers that payloads are written in, one class per operation."""

@@ -1,7 +1,7 @@
-"""The dialect in IRDL, written from the ops: names of operands and attributes are those of the Python interface.
+"""Generate the IRDL definition of a dialect from its op classes; operands and attributes have their Python names.
 
-IRDL knows how many operands, results and regions an op has, and which attributes it must have. What it cannot say,
-that two sizes agree, is said by `infer`.
+IRDL declares the operands, results and regions of an op, and its required attributes. Constraints that it cannot
+express, such as equal sizes, are checked by `infer`.
 """
 
 import inspect
@@ -14,7 +14,7 @@ BODY = "body"  # the parameter of an op with a region
 
 
 def define(name: str, ops: Sequence[type[DialectOp]]) -> str:
-    """The module that defines a dialect.
+    """Return the IRDL module that defines a dialect.
 
     Args:
         name: Name of the dialect.
@@ -25,18 +25,18 @@ def define(name: str, ops: Sequence[type[DialectOp]]) -> str:
 
 
 def define_op(op: type[DialectOp]) -> list[str]:
-    """The definition of an op."""
+    """Return the lines of an op's definition."""
     parameters = list(inspect.signature(op.infer).parameters.values())[1:]
     has_body = parameters[0].name == BODY
     operands = [(each.name, variadicity(each)) for each in parameters if each.name != BODY]
     results = [(f"result{i}", "") for i in range(len(op.gives))]
-    if has_body:  # gives what it carries
+    if has_body:  # the results are the next values of the carried operands
         results = [(f"{each}_next", how) for each, how in operands]
     lines = [*define_values("operands", operands), *define_values("results", results)]
-    needed = [field.name for field in fields(op) if field.default is MISSING]  # type: ignore[arg-type]  # a dataclass
-    if needed:
-        lines += [f"%attribute_{each} = irdl.any" for each in needed]
-        attributes = ", ".join(f'"{each}" = %attribute_{each}' for each in needed)
+    required = [field.name for field in fields(op) if field.default is MISSING]  # type: ignore[arg-type]  # a dataclass
+    if required:
+        lines += [f"%attribute_{each} = irdl.any" for each in required]
+        attributes = ", ".join(f'"{each}" = %attribute_{each}' for each in required)
         lines.append(f"irdl.attributes {{{attributes}}}")
     if has_body:
         lines += [f"%{BODY} = irdl.region with size 1", f"irdl.regions({BODY}: %{BODY})"]
@@ -44,13 +44,13 @@ def define_op(op: type[DialectOp]) -> list[str]:
 
 
 def define_values(what: str, values: Sequence[tuple[str, str]]) -> list[str]:
-    """Operands or results, each of a type of its own."""
+    """Return the definition of operands or results, each with a type constraint of its own."""
     types = [f"%{name} = irdl.any" for name, _ in values]
     return [*types, f"irdl.{what}({', '.join(f'{name}: {how}%{name}' for name, how in values)})"] if values else []
 
 
 def variadicity(parameter: inspect.Parameter) -> str:
-    """How often an operand may stand: once, at most once, or any number of times."""
+    """Return the variadicity of an operand: exactly one, optional, or variadic."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return "variadic "
     return "" if parameter.default is inspect.Parameter.empty else "optional "

@@ -1,4 +1,4 @@
-"""The dialect `gpt`: the list of its ops, and files in it as payloads."""
+"""The dialect `gpt`: the list of its ops, and payloads from MLIR files written in it."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -38,24 +38,24 @@ class OpDialect:
         return define(self.name, self.ops)
 
     def payload(self, path: str, function: WrittenFunction) -> Payload:
-        """The payload that a function of a file is.
+        """Return the payload of a function in a file.
 
         Args:
-            path: Path of the file; begins every message, and is the name of the payload.
-            function: What MLIR read.
+            path: Path of the file: the prefix of every message and the name of the payload.
+            function: Function as parsed by MLIR.
 
         Raises:
-            PayloadError: An op breaks a constraint, or has no lowering; the error has its line.
+            PayloadError: An op violates a constraint, or has no lowering; the message has its line.
         """
         program = read_program(path, function, self.name, {f"{self.name}.{op.name}": op for op in self.ops})
         return self.payload_of(path, program)
 
     def payload_of(self, name: str, program: OpProgram) -> Payload:
-        """The payload that a program is: lowered, with the references of its ops as its oracle.
+        """Lower a program to a payload, with the references of its ops as oracle.
 
         Args:
             name: Name of the payload.
-            program: The program.
+            program: Program to lower.
 
         Raises:
             PayloadError: An op has no lowering.

@@ -1,4 +1,4 @@
-"""Where a program reads and writes: an index, or an id, must be one that there is, or other memory is touched."""
+"""Range analysis of indices and ids: out-of-bounds ones would read or write foreign memory, so they are rejected."""
 
 import inspect
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from payload.dialect.ops.block import BlockOp
 from payload.dialect.ops.tables import IndexOp, LayerOp, ShiftOp
 from payload.dialect.program import OpCall, OpProgram
 
-Ranges = dict[str, tuple[int, int]]  # least and largest number that a value holds, by name
+Ranges = dict[str, tuple[int, int]]  # minimum and maximum, inclusive, of integer values by name
 
 
 def check_index_ranges(program: OpProgram) -> None:
-    """Raise unless every index that an op reads or writes is one that there is, whatever the arguments hold.
+    """Raise unless every index and id is in bounds for all values the arguments may hold.
 
     Raises:
-        PayloadError: An index or an id may lie outside; the error has the op's location, and both ranges.
+        PayloadError: An index or an id may be out of bounds; the message has the op's location and both ranges.
     """
-    held = {f"%{a.name}": (int(a.low), int(a.high) - 1) for a in program.arguments if a.dtype.startswith("i")}
-    check_calls(program.calls, held)
+    ranges = {f"%{a.name}": (int(a.low), int(a.high) - 1) for a in program.arguments if a.dtype.startswith("i")}
+    check_calls(program.calls, ranges)
 
 
 def check_calls(calls: Sequence[OpCall], ranges: Ranges) -> None:
-    """Check ops in order; ranges of what they give are added."""
+    """Check ops in program order; add the ranges of their results to `ranges`."""
     for call in calls:
         names = [operand.name for operand in call.operands]
         if hasattr(call.op, "index_ranges"):
@@ -41,7 +41,7 @@ def check_call(call: OpCall, allowed: IndexRanges, ranges: Ranges) -> None:
     """Check the indices and ids that an op reads.
 
     Raises:
-        PayloadError: One may lie outside.
+        PayloadError: An index or an id may be out of bounds.
     """
     names = list(inspect.signature(call.op.infer).parameters)
     for name, (least, most) in allowed.items():

@@ -1,12 +1,12 @@
-"""The interface of an op of the dialect, and the constraints that most of them check.
+"""Interface of the dialect's ops, and verification of common constraints.
 
-An op is a frozen dataclass: its fields are its attributes, the parameters of its methods its operands.
+An op is a frozen dataclass whose fields are its attributes; the parameters of its methods are its operands.
 
-    infer         shapes of its operands to those of its results; raises where a constraint is broken
-    reference     arrays to arrays, in float64 NumPy; an index is a number
-    cost          what a call takes, from the shapes of its operands
+    infer         infers the result types from the operand types; raises where a constraint is violated
+    reference     computes the results in float64 NumPy; an index is an int
+    cost          estimates the cost of a call from the operand types
     lower         emits linalg on tensors; an op without it can be written, but not tuned
-    index_ranges  which numbers its indices and ids may be; an op without it reads none
+    index_ranges  returns the valid ranges of its indices and ids; an op without it has none
 """
 
 import math
@@ -23,11 +23,11 @@ FLOATS = ("f32", "bf16")
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of a value before it is computed.
+    """Type of a value: a tensor or an index.
 
     Attributes:
-        shape: Sizes, outermost first; one that is known at run time only is a `DynamicSize`, its bound.
-        dtype: MLIR element type; ``index`` of an index, which is no tensor.
+        shape: Sizes, outermost first; a dynamic one is a `DynamicSize`, whose integer value is its upper bound.
+        dtype: MLIR element type; ``index`` for an index, which is not a tensor.
     """
 
     shape: tuple[int, ...]
@@ -40,16 +40,16 @@ class Kind:
 
     @property
     def type(self) -> str:
-        """The MLIR type."""
+        """MLIR type."""
         return "index" if self == INDEX else tensor_type(self.shape, self.dtype)
 
     @property
     def bytes(self) -> int:
-        """Size of the data; nothing of an index."""
+        """Size of the data in bytes; 0 for an index."""
         return 0 if self == INDEX else math.prod(self.shape) * DTYPES[self.dtype].itemsize
 
     def __str__(self) -> str:
-        """Sizes as messages give them: ``32x64``, with the element type where it is not f32."""
+        """Return the sizes as shown in messages: ``32x64``, with the element type unless it is f32."""
         if self == INDEX:
             return "an index"
         sizes = "x".join(map(str, self.shape)) or "one number"
@@ -58,17 +58,17 @@ class Kind:
 
 INDEX = Kind((), "index")
 Kinds = tuple[Kind, ...]
-IndexRanges = dict[str, tuple[int, int]]  # least and largest number that an operand may hold, by its name
+IndexRanges = dict[str, tuple[int, int]]  # minimum and maximum, inclusive, that an operand may hold, by name
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a call of an op takes.
+    """Cost of a call of an op.
 
     Attributes:
         flops: Multiplications and additions of its contractions.
-        others: Scalar operations besides, an exponential or a tangent as one.
-        bytes: Least bytes that it reads and writes, each operand and result touched once.
+        others: All other scalar operations, with an exponential or a hyperbolic tangent as one.
+        bytes: Minimum memory traffic in bytes: each operand and result is touched once.
         longest: Length of its longest sum.
     """
 
@@ -78,21 +78,21 @@ class Cost:
     longest: int = 1
 
     def times(self, count: int) -> "Cost":
-        """The cost of so many calls, one after the other."""
+        """Return the cost of `count` sequential calls."""
         return Cost(count * self.flops, count * self.others, count * self.bytes, self.longest)
 
     def __add__(self, other: "Cost") -> "Cost":
-        """The cost of both."""
+        """Return the combined cost of both."""
         longest = max(self.longest, other.longest)
         return Cost(self.flops + other.flops, self.others + other.others, self.bytes + other.bytes, longest)
 
 
 class DialectOp(Protocol):
-    """What every op has.
+    """Protocol of an op of the dialect.
 
     Attributes:
         name: Name of the op in its dialect.
-        gives: Names that its results have by default.
+        gives: Default names of its results.
     """
 
     name: ClassVar[str]
@@ -100,24 +100,24 @@ class DialectOp(Protocol):
 
     @property
     def infer(self) -> Callable[..., Kinds]:
-        """Shapes of the results, from those of the operands."""
+        """Type inference: from operand types to result types."""
 
     @property
     def reference(self) -> Callable[..., tuple[Any, ...]]:
-        """The results, from the operands."""
+        """NumPy reference: from operand arrays to result arrays."""
 
     @property
     def cost(self) -> Callable[..., Cost]:
-        """What a call takes, from the shapes of the operands."""
+        """Cost model: from operand types to the cost of a call."""
 
 
 @dataclass(frozen=True)
 class Restored(Value):
-    """A matrix that is stored in whole numbers: what reads it multiplies by its scales.
+    """A quantized matrix whose consumer applies the scales.
 
     Attributes:
-        scale: A scale for every slice along dimension `summed`.
-        summed: The dimension that is summed over.
+        scale: Scales, one for every slice along dimension `summed`.
+        summed: Reduction dimension of the product that consumes it.
     """
 
     scale: Value = field(kw_only=True)
@@ -128,21 +128,21 @@ def need(holds: bool, requirement: str) -> None:
     """Raise unless a constraint holds.
 
     Raises:
-        PayloadError: The constraint is broken; the message is the constraint.
+        PayloadError: The constraint is violated; the message is the constraint.
     """
     if not holds:
         raise PayloadError(requirement)
 
 
 def need_tensors(dtypes: Sequence[str] = ("f32",), **named: tuple[Kind | None, int]) -> None:
-    """Raise unless operands are tensors of these element types and ranks; one that is left out is fine.
+    """Raise unless operands are tensors of the given element types and ranks; absent optional operands pass.
 
     Args:
-        dtypes: Element types that they may have.
-        named: Each operand by name, with the number of its dimensions.
+        dtypes: Allowed element types.
+        named: Operand type and required rank, by operand name.
 
     Raises:
-        PayloadError: One is not; the message names it.
+        PayloadError: An operand is not; the message names it.
     """
     for name, (kind, rank) in named.items():
         if kind is None:
@@ -153,20 +153,20 @@ def need_tensors(dtypes: Sequence[str] = ("f32",), **named: tuple[Kind | None, i
 
 
 def need_index(**named: Kind | None) -> None:
-    """Raise unless operands are indices; one that is left out is fine.
+    """Raise unless operands are indices; absent optional operands pass.
 
     Raises:
-        PayloadError: One is not; the message names it.
+        PayloadError: An operand is not; the message names it.
     """
     for name, kind in named.items():
         need(kind is None or kind == INDEX, f"{name} must be an index, it is {kind}; make one with gpt.index")
 
 
 def need_row(length: int, **named: Kind | None) -> None:
-    """Raise unless operands are rows ``(length)``; one that is left out is fine.
+    """Raise unless operands are f32 vectors ``(length)``; absent optional operands pass.
 
     Raises:
-        PayloadError: One is not; the message names it.
+        PayloadError: An operand is not; the message names it.
     """
     for name, kind in named.items():
         need_tensors(("f32",), **{name: (kind, 1)})
@@ -174,5 +174,5 @@ def need_row(length: int, **named: Kind | None) -> None:
 
 
 def moved(*kinds: Kind | None) -> int:
-    """Bytes of tensors, each touched once."""
+    """Return the total size in bytes of tensors that are each touched once."""
     return sum(kind.bytes for kind in kinds if kind is not None)

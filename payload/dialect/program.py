@@ -1,4 +1,4 @@
-"""A function written in the dialect, as data, and its writer: shapes are inferred and constraints checked op by op."""
+"""Program representation of a function in the dialect, and its writer, which infers types and verifies op by op."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ Repeated = Callable[["Ref", list["Ref"]], Sequence["Ref"]]
 
 @dataclass(frozen=True)
 class Ref:
-    """A value of a program.
+    """An SSA value of a program.
 
     Attributes:
         name: Name of the value, unique in its program.
-        hint: Name that it was asked to have; what it is lowered to begins so.
+        hint: Requested name; names of the values that it is lowered to start with it.
         kind: Shape and element type.
     """
 
@@ -29,12 +29,12 @@ class Ref:
 
 @dataclass(frozen=True)
 class OpBody:
-    """The body of an op.
+    """The single-block region of an op.
 
     Attributes:
-        arguments: Values that it is entered with.
-        calls: Ops in their order.
-        gives: Values that it gives.
+        arguments: Block arguments.
+        calls: Ops in program order.
+        gives: Values that the block yields.
     """
 
     arguments: tuple[Ref, ...]
@@ -44,15 +44,15 @@ class OpBody:
 
 @dataclass(frozen=True)
 class OpCall:
-    """An op with its operands and results.
+    """An operation instance: an op with its operands and results.
 
     Attributes:
-        name: Name of the op with that of its dialect, for messages.
-        op: The op, with its attributes.
-        operands: Values that it reads.
-        results: Values that it gives.
-        body: Body of the op; `None` where it has none.
-        location: Location in a file, for messages; empty for what no file has.
+        name: Qualified name ``dialect.op``, for messages.
+        op: Op class instance, with its attributes.
+        operands: Operands.
+        results: Results.
+        body: Region of the op; `None` where it has none.
+        location: Location in a file, for messages; empty for a program not read from a file.
     """
 
     name: str
@@ -69,9 +69,9 @@ class OpProgram:
 
     Attributes:
         entry: Name of the function.
-        arguments: Arguments of the payload: values by their names, and the outputs.
-        calls: Ops in their order.
-        gives: What states and outputs hold afterwards, in the order of the arguments.
+        arguments: Arguments of the payload, including the outputs.
+        calls: Ops in program order.
+        gives: Final values of states and outputs, in the order of the arguments.
     """
 
     entry: str
@@ -81,12 +81,12 @@ class OpProgram:
 
 
 class OpWriter:
-    """Writes a program, op by op; a broken constraint is an error at once.
+    """Writer of a program, op by op; a violated constraint raises at once.
 
     Attributes:
         dialect: Name of the dialect, for messages.
-        given: Values of the arguments by name, but for outputs.
-        location: Location of the next op in a file, as messages begin with it; empty for what no file has.
+        given: Values of all arguments but outputs, by name.
+        location: Location of the next op, the prefix of messages; empty for a program not read from a file.
     """
 
     def __init__(self, arguments: Sequence[Argument], dialect: str = "gpt") -> None:
@@ -99,19 +99,19 @@ class OpWriter:
 
     @property
     def calls(self) -> tuple[OpCall, ...]:
-        """The ops so far."""
+        """Ops written so far."""
         return tuple(self._calls)
 
     def several(self, op: DialectOp, *operands: Ref, names: Sequence[str] = ()) -> tuple[Ref, ...]:
-        """Add an op; give its results.
+        """Add an op and return its results.
 
         Args:
-            op: The op.
-            operands: Values that it reads, in the order that the op defines.
-            names: Names of its results; by default those that the op has for them.
+            op: Op to add.
+            operands: Operands, in the order that the op defines.
+            names: Names of the results; the op's default names if empty.
 
         Raises:
-            PayloadError: The op breaks a constraint; the message has its location and shapes.
+            PayloadError: The op violates a constraint; the message has its location and shapes.
         """
         kinds = self._infer(op, *(operand.kind for operand in operands))
         results = tuple(map(self._ref, names or op.gives, kinds))
@@ -119,56 +119,56 @@ class OpWriter:
         return results
 
     def one(self, op: DialectOp, *operands: Ref, name: str = "") -> Ref:
-        """Add an op of one result; give it."""
+        """Add an op with a single result and return the result."""
         (result,) = self.several(op, *operands, names=(name,) if name else ())
         return result
 
     def repeat(self, layers: int, carried: Sequence[Ref], body: Repeated) -> tuple[Ref, ...]:
-        """Add a body that is run for every layer.
+        """Add a ``block`` op, whose body is run for every layer.
 
         Args:
             layers: Number of layers.
-            carried: What the first layer is given: x, and the caches.
-            body: Writes a layer, given its index and what it is given; gives the next ones.
+            carried: Initial loop-carried values: x and the caches.
+            body: Callback that writes a layer from its index and the carried values, and returns their next values.
 
         Raises:
             PayloadError: A layer changes a shape.
         """
         op, outer, location = BlockOp(layers), self._calls, self.location
         self._calls = []
-        inside = [self._ref(f"{each.hint}_in", each.kind) for each in carried]
+        block_arguments = [self._ref(f"{each.hint}_in", each.kind) for each in carried]
         layer = self._ref("layer", INDEX)
-        gives = tuple(body(layer, list(inside)))
-        written, self._calls, self.location = self._calls, outer, location
+        gives = tuple(body(layer, list(block_arguments)))
+        calls, self._calls, self.location = self._calls, outer, location
         kinds = self._infer(op, lambda *_: [each.kind for each in gives], *(each.kind for each in carried))
         results = tuple(self._ref(f"{each.hint}_out", kind) for each, kind in zip(carried, kinds, strict=True))
-        block = OpBody((layer, *inside), tuple(written), gives)
+        block = OpBody((layer, *block_arguments), tuple(calls), gives)
         self._calls.append(OpCall(f"{self.dialect}.{op.name}", op, tuple(carried), results, block, location))
         return results
 
     def program(self, entry: str, gives: Sequence[Ref]) -> OpProgram:
-        """The program.
+        """Return the finished program.
 
         Args:
             entry: Name of the function.
-            gives: What states and outputs hold afterwards, in the order of the arguments.
+            gives: Final values of states and outputs, in the order of the arguments.
 
         Raises:
-            PayloadError: A result has another shape than its argument.
+            PayloadError: The type of a result differs from its argument's.
         """
         written = [argument for argument in self._arguments if argument.role in WRITTEN]
-        found = [f"{each.kind}" for each in gives]
-        wanted = [f"{Kind(argument.shape, argument.dtype)}" for argument in written]
-        if found != wanted:
-            raise PayloadError(f"{self.location}@{entry} must give {', '.join(wanted)}, it gives {', '.join(found)}")
+        actual = [f"{each.kind}" for each in gives]
+        expected = [f"{Kind(argument.shape, argument.dtype)}" for argument in written]
+        if actual != expected:
+            raise PayloadError(f"{self.location}@{entry} must give {', '.join(expected)}, it gives {', '.join(actual)}")
         return OpProgram(entry, self._arguments, self.calls, tuple(gives))
 
     def _ref(self, hint: str, kind: Kind) -> Ref:
-        """A value with a new name."""
+        """Create a value with a fresh name."""
         return Ref(self._names.fresh(hint), hint, kind)
 
     def _infer(self, op: DialectOp, *operands: object) -> tuple[Kind, ...]:
-        """Shapes of an op's results; what it raises begins with its location and name."""
+        """Infer the result types of an op; prefix errors with its location and name."""
         try:
             return op.infer(*operands)
         except PayloadError as error:

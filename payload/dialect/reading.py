@@ -1,6 +1,6 @@
-"""A function that MLIR read becomes a program: shapes are inferred, and types that are written held against them.
+"""Convert a function parsed by MLIR to a program: types are inferred, and compared with the declared ones.
 
-Every error begins with the file and the line of its op.
+Every error starts with the file and the line of its op.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,42 +29,42 @@ from payload.dialect.program import OpCall, OpProgram, OpWriter, Ref
 from payload.dialect.text import TERMINATOR
 
 WANTED = {int: "a whole number", float: "a number with a point", bool: "true or false", str: "a string"}
-Ops = Mapping[str, type[DialectOp]]  # by name, with that of the dialect
+Ops = Mapping[str, type[DialectOp]]  # by qualified name
 Refs = dict[str, Ref]
 
 
 def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -> OpProgram:
-    """Read a function.
+    """Convert a function to a program.
 
     Args:
         path: Path of the file, for messages.
-        function: What MLIR read.
+        function: Function as parsed by MLIR.
         dialect: Name of the dialect.
-        ops: Ops by name, with that of the dialect.
+        ops: Op classes by qualified name.
 
     Raises:
-        PayloadError: An op is unknown, breaks a constraint or contradicts inference, or an argument has no sizes.
+        PayloadError: An op is unknown, violates a constraint or contradicts inference, or an argument has no sizes.
     """
     where = f"{path}:{function.line}: "
     values = function.block.arguments
-    given = [
+    arguments = [
         declare(f"{where}argument {i}", i, value.type, attributes)
         for i, (value, attributes) in enumerate(zip(values, function.ranges, strict=True))
     ]
-    writer = OpWriter(given, dialect)
-    refs = {value.name: writer.given[argument.name] for value, argument in zip(values, given, strict=True)}
+    writer = OpWriter(arguments, dialect)
+    refs = {value.name: writer.given[argument.name] for value, argument in zip(values, arguments, strict=True)}
     gives = write_block(path, function.block, writer, refs, ops)
     check_results(f"{path}:{function.block.line}: ", function.results, gives)
-    states = [argument for argument in given if argument.role == "state"]
+    states = [argument for argument in arguments if argument.role == "state"]
     outputs = [
         Argument(f"arg{i}", "output", ref.kind.shape, ref.kind.dtype)
-        for i, ref in enumerate(gives[len(states) :], len(given))
+        for i, ref in enumerate(gives[len(states) :], len(arguments))
     ]
     if not states and not outputs:
         raise PayloadError(f"{where}@{function.entry} must give a tensor, it gives none; return what it computes")
     check_states(f"{path}:{function.block.line}: ", states, gives)
     ranged = [
-        with_range(where, a, attributes, writer.calls) for a, attributes in zip(given, function.ranges, strict=True)
+        with_range(where, a, attributes, writer.calls) for a, attributes in zip(arguments, function.ranges, strict=True)
     ]
     program = OpProgram(function.entry, (*ranged, *outputs), writer.calls, tuple(gives))
     check_index_ranges(program)
@@ -72,7 +72,7 @@ def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -
 
 
 def write_block(path: str, block: WrittenBlock, writer: OpWriter, refs: Refs, ops: Ops) -> list[Ref]:
-    """Write the ops of a block; give what its terminator gives."""
+    """Write the ops of a block; return the values that its terminator yields."""
     for op in block.ops:
         writer.location = f"{path}:{op.line}: "
         results = write_op(path, op, writer, refs, ops)
@@ -86,16 +86,16 @@ def write_op(path: str, op: WrittenOp, writer: OpWriter, refs: Refs, ops: Ops) -
     """Write an op.
 
     Raises:
-        PayloadError: The op is of another dialect, or its attributes are not as the op has them.
+        PayloadError: The op belongs to another dialect, or its attributes or body do not match its definition.
     """
     if op.name not in ops:
         raise PayloadError(
             f"{writer.location}ops must be those of {writer.dialect}, got {op.name}; there are {', '.join(sorted(ops))}"
         )
     operands = [refs[name] for name in op.operands]
-    made = make_op(f"{writer.location}{op.name}: ", ops[op.name], dict(op.attributes))
-    if not isinstance(made, BlockOp) or op.body is None:
-        return writer.several(made, *operands)
+    instance = make_op(f"{writer.location}{op.name}: ", ops[op.name], dict(op.attributes))
+    if not isinstance(instance, BlockOp) or op.body is None:
+        return writer.several(instance, *operands)
     block = op.body
     if block.terminator != TERMINATOR:
         raise PayloadError(f"{path}:{block.line}: a body must end in {TERMINATOR}, got {block.terminator}")
@@ -111,14 +111,14 @@ def write_op(path: str, op: WrittenOp, writer: OpWriter, refs: Refs, ops: Ops) -
             refs[value.name] = ref
         return write_block(path, block, writer, refs, ops)
 
-    return writer.repeat(made.layers, operands, body)
+    return writer.repeat(instance.layers, operands, body)
 
 
 def make_op(where: str, op: type[DialectOp], attributes: Mapping[str, Attribute]) -> DialectOp:
-    """An op with its attributes.
+    """Instantiate an op with its attributes.
 
     Raises:
-        PayloadError: One is unknown, or of another type.
+        PayloadError: An attribute is unknown, or has another type.
     """
     hints = get_type_hints(op)
     known = {field.name: hints[field.name] for field in fields(op)}  # type: ignore[arg-type]  # every op is a dataclass
@@ -132,10 +132,10 @@ def make_op(where: str, op: type[DialectOp], attributes: Mapping[str, Attribute]
 
 
 def declare(where: str, number: int, written: WrittenType, attributes: WrittenRange) -> Argument:
-    """An argument of the payload, of the range that random data has by default.
+    """Declare an argument of the payload with the default range of random data.
 
     Raises:
-        PayloadError: The argument is no tensor of static shape, or has a role or element type that there is not.
+        PayloadError: The argument is not a tensor of static shape, or its role or element type is invalid.
     """
     if written.shape is None or RUNTIME in written.shape:
         raise PayloadError(f"{where} must be a tensor of static shape, it is {written.text}; say its sizes")
@@ -148,10 +148,12 @@ def declare(where: str, number: int, written: WrittenType, attributes: WrittenRa
 
 
 def with_range(where: str, argument: Argument, attributes: WrittenRange, calls: Sequence[OpCall]) -> Argument:
-    """An argument with the range of its random data.
+    """Return the argument with the range of its random data.
+
+    Integers without attributes that index a table have the range of the table's rows.
 
     Raises:
-        PayloadError: Nothing says which integers it may hold, or its attributes give no range.
+        PayloadError: The range of integers is unknown, or the range of the attributes is empty or infinite.
     """
     rows = min(table_rows({f"%{argument.name}"}, calls), default=None)
     low, high = attributes.low, attributes.high
@@ -173,7 +175,7 @@ def with_range(where: str, argument: Argument, attributes: WrittenRange, calls: 
 
 
 def table_rows(names: set[str], calls: Sequence[OpCall]) -> Iterator[int]:
-    """Rows of every table that is read at ids of these names; a layer of stacked ids is ids."""
+    """Yield the number of rows of every table read at one of the named ids, or at a layer of them."""
     for call in calls:
         if isinstance(call.op, LayerOp) and call.operands[0].name in names:
             names.add(call.results[0].name)
@@ -184,7 +186,7 @@ def table_rows(names: set[str], calls: Sequence[OpCall]) -> Iterator[int]:
 
 
 def check_results(where: str, declared: Sequence[WrittenType], gives: Sequence[Ref]) -> None:
-    """Raise unless a function gives tensors of static shape, and says so."""
+    """Raise unless the results of a function are tensors of static shape and of the declared types."""
     for written, ref in zip(declared, gives, strict=True):
         if ref.kind == INDEX or any(isinstance(size, DynamicSize) for size in ref.kind.shape):
             raise PayloadError(f"{where}results must be tensors of static shape, one is {ref.kind.type}; return others")
@@ -192,19 +194,19 @@ def check_results(where: str, declared: Sequence[WrittenType], gives: Sequence[R
 
 
 def check_states(where: str, states: Sequence[Argument], gives: Sequence[Ref]) -> None:
-    """Raise unless what a function gives begins with what its states hold afterwards."""
-    found = [ref.kind for ref in gives[: len(states)]]
-    wanted = [Kind(state.shape, state.dtype) for state in states]
-    if found != wanted:
-        before, after = (", ".join(map(str, each)) for each in (wanted, found))
+    """Raise unless the first returned values have the types of the states."""
+    actual = [ref.kind for ref in gives[: len(states)]]
+    expected = [Kind(state.shape, state.dtype) for state in states]
+    if actual != expected:
+        before, after = (", ".join(map(str, each)) for each in (expected, actual))
         raise PayloadError(f"{where}what is returned must begin with the states, {before}, it begins with {after}")
 
 
 def check_type(where: str, written: WrittenType, kind: Kind) -> None:
-    """Raise unless a declared type is what is inferred, or leaves it open.
+    """Raise unless a declared type equals the inferred one, or leaves it open.
 
     Raises:
-        PayloadError: The type contradicts; the error has both.
+        PayloadError: The types differ; the message has both.
     """
     if written.dtype == OPEN:
         return
@@ -213,12 +215,12 @@ def check_type(where: str, written: WrittenType, kind: Kind) -> None:
     else:
         agrees = written.dtype == kind.dtype and (written.shape is None or fits(written.shape, kind.shape))
     if not agrees:
-        way = "" if kind == INDEX else "; leave it out to have it inferred"
-        raise PayloadError(f"{where} must be {kind.type} by what it reads, it is declared {written.text}{way}")
+        advice = "" if kind == INDEX else "; leave it out to have it inferred"
+        raise PayloadError(f"{where} must be {kind.type} by what it reads, it is declared {written.text}{advice}")
 
 
 def fits(written: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether sizes of a file are those that are inferred, a question mark for one that is known at run time only."""
+    """Return whether declared sizes equal the inferred ones; a dynamic size is declared as a question mark."""
     return len(written) == len(shape) and all(
         given == (RUNTIME if isinstance(size, DynamicSize) else size)
         for given, size in zip(written, shape, strict=True)

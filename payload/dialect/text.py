@@ -1,6 +1,6 @@
-"""A program as MLIR in the dialect, in the short form: the entry's shapes are given, inferred ones are comments.
+"""Print a program as MLIR in the dialect's short form: argument types are explicit, inferred shapes are comments.
 
-Its first line is what a call costs.
+The first line is a comment with the cost of a call.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from payload.dialect.program import OpBody, OpCall, OpProgram, Ref
 from payload.dialect.walk import cost
 
 INDENT = "  "
-TERMINATOR = "vector.yield"  # upstream's terminator that asks nothing of its parent; IRDL defines none
+TERMINATOR = "vector.yield"  # an upstream terminator that accepts any parent op; IRDL cannot define terminators
 
 
 def write_text(program: OpProgram, dialect: str = "gpt") -> str:
-    """The text of a program; what reads it gives the same program.
+    """Print a program; parsing the text yields the same program.
 
     Args:
-        program: The program.
+        program: Program to print.
         dialect: Name of the dialect.
     """
     given = ",\n".join(f"{INDENT * 2}{write_argument(a)}" for a in program.arguments if a.role != "output")
@@ -34,19 +34,19 @@ def write_text(program: OpProgram, dialect: str = "gpt") -> str:
 
 
 def write_argument(argument: Argument) -> str:
-    """An argument with its attributes: its role, and the range of its random data."""
+    """Print an argument with its attributes: its role, and the range of its random data."""
     plain = Argument(argument.name, argument.role, argument.shape, argument.dtype)
     entries = [] if argument.role == "input" else [f'autotune.role = "{argument.role}"']
-    whole = argument.dtype.startswith("i")
-    if whole or (argument.low, argument.high) != (plain.low, plain.high):
-        low, high = (write_attribute(int(end) if whole else float(end)) for end in (argument.low, argument.high))
+    is_integer = argument.dtype.startswith("i")
+    if is_integer or (argument.low, argument.high) != (plain.low, plain.high):
+        low, high = (write_attribute(int(end) if is_integer else float(end)) for end in (argument.low, argument.high))
         entries += [f"autotune.low = {low}", f"autotune.high = {high}"]
     attributes = f" {{{', '.join(entries)}}}" if entries else ""
     return f"%{argument.name}: {tensor_type(argument.shape, argument.dtype)}{attributes}"
 
 
 def write_call(call: OpCall, dialect: str) -> list[str]:
-    """The lines of an op."""
+    """Return the lines of an op."""
     begin = f"{names_of(call.results)} = {dialect}.{call.op.name}({names_of(call.operands)})"
     end = f"{write_attributes(call.op)}  // {shapes_of(call.results)}"
     if call.body is None:
@@ -55,13 +55,13 @@ def write_call(call: OpCall, dialect: str) -> list[str]:
 
 
 def write_body(body: OpBody, dialect: str) -> list[str]:
-    """The lines of a body."""
-    inside = [f"{INDENT}{line}" for call in body.calls for line in write_call(call, dialect)]
-    return [f"^bb0({names_of(body.arguments)}):", *inside, f"{INDENT}{TERMINATOR} {names_of(body.gives)}"]
+    """Return the lines of a region."""
+    ops = [f"{INDENT}{line}" for call in body.calls for line in write_call(call, dialect)]
+    return [f"^bb0({names_of(body.arguments)}):", *ops, f"{INDENT}{TERMINATOR} {names_of(body.gives)}"]
 
 
 def write_attributes(op: DialectOp) -> str:
-    """The attributes that are not as by default."""
+    """Print the attributes that differ from their defaults."""
     entries = [
         f"{field.name} = {write_attribute(getattr(op, field.name))}"
         for field in fields(op)  # type: ignore[arg-type]  # every op is a dataclass
@@ -71,7 +71,7 @@ def write_attributes(op: DialectOp) -> str:
 
 
 def write_attribute(value: Any) -> str:  # noqa: ANN401 - a switch, a number or a string
-    """An attribute in MLIR's syntax: a number of a fraction has a point.
+    """Print an attribute in MLIR syntax; a float has a decimal point.
 
     >>> write_attribute(1e-05), write_attribute(4), write_attribute(True)
     ('1.0e-05', '4', 'true')
@@ -85,10 +85,10 @@ def write_attribute(value: Any) -> str:  # noqa: ANN401 - a switch, a number or 
 
 
 def names_of(values: Sequence[Ref]) -> str:
-    """Names beside each other."""
+    """Return the names of values, separated by commas."""
     return ", ".join(each.name for each in values)
 
 
 def shapes_of(values: Sequence[Ref]) -> str:
-    """Shapes beside each other, as comments show them."""
+    """Return the shapes of values as shown in comments, separated by commas."""
     return ", ".join(str(each.kind).removeprefix("an ") for each in values)

@@ -1,4 +1,4 @@
-"""What is done with a program by walking its ops: it is evaluated, costed, and lowered to linalg."""
+"""Walks over the ops of a program: evaluation in NumPy, cost estimation, and lowering to linalg."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,31 +15,31 @@ Step = Callable[[OpCall, Sequence[Any], Values], Sequence[Any]]
 
 
 def walk(calls: Sequence[OpCall], values: Values, step: Step) -> None:
-    """Do a step for every op, in order.
+    """Interpret ops in program order.
 
     Args:
-        calls: The ops.
-        values: What stands for every value, by name; what steps give is added.
-        step: Called with an op, what stands for its operands, and `values`; gives what stands for its results.
+        calls: Ops in program order.
+        values: Interpretation of every value by name, such as an array or a lowered value; those of results are added.
+        step: Callback that interprets an op, given the interpretations of its operands and `values`.
     """
     for call in calls:
-        given = step(call, [values[operand.name] for operand in call.operands], values)
-        values.update(zip((result.name for result in call.results), given, strict=True))
+        results = step(call, [values[operand.name] for operand in call.operands], values)
+        values.update(zip((result.name for result in call.results), results, strict=True))
 
 
 def run_body(body: OpBody, values: Values, step: Step, *arguments: Any) -> list[Any]:  # noqa: ANN401 - as in `walk`
-    """Walk a body; what it computes is not seen outside."""
-    inside = {**values, **dict(zip((a.name for a in body.arguments), arguments, strict=True))}
-    walk(body.calls, inside, step)
-    return [inside[each.name] for each in body.gives]
+    """Interpret a region; values it defines are not visible outside."""
+    scope = {**values, **dict(zip((a.name for a in body.arguments), arguments, strict=True))}
+    walk(body.calls, scope, step)
+    return [scope[each.name] for each in body.gives]
 
 
 def evaluate(program: OpProgram, **arrays: Array) -> tuple[Array, ...]:
-    """What states and outputs hold after a call, in float64, by the references of the ops.
+    """Compute the final values of states and outputs in float64, with the references of the ops.
 
     Args:
-        program: The program.
-        arrays: Every argument but outputs, by name.
+        program: Program to evaluate.
+        arrays: Arrays of all arguments but outputs, by name.
     """
 
     def step(call: OpCall, operands: Sequence[Any], values: Values) -> Sequence[Any]:
@@ -53,40 +53,40 @@ def evaluate(program: OpProgram, **arrays: Array) -> tuple[Array, ...]:
 
 
 def cost(calls: Sequence[OpCall]) -> Cost:
-    """What ops take together."""
+    """Return the combined cost of ops."""
     return sum(map(cost_of, calls), Cost())
 
 
 def cost_of(call: OpCall) -> Cost:
-    """What an op takes."""
+    """Return the cost of an op."""
     body = () if call.body is None else (cost(call.body.calls),)
     return call.op.cost(*body, *(operand.kind for operand in call.operands))
 
 
 def longest_chain(calls: Sequence[OpCall], before: Mapping[str, int] | None = None) -> int:
-    """Length of the longest chain of additions behind a value; the body of a block counts once.
+    """Return the length of the longest chain of dependent additions; the body of a block counts once.
 
     Args:
-        calls: The ops.
-        before: Lengths behind the values that are there from the start, by name.
+        calls: Ops in program order.
+        before: Chain lengths of values defined before, by name.
     """
     chain = dict(before or {})
     for call in calls:
-        behind = max((chain.get(operand.name, 0) for operand in call.operands), default=0)
-        here = (
+        start = max((chain.get(operand.name, 0) for operand in call.operands), default=0)
+        own = (
             longest_chain(call.body.calls, chain)
             if call.body is not None
             else call.op.cost(*(operand.kind for operand in call.operands)).longest
         )
-        chain |= dict.fromkeys((result.name for result in call.results), behind + (here if here > 1 else 0))
+        chain |= dict.fromkeys((result.name for result in call.results), start + (own if own > 1 else 0))
     return max(chain.values(), default=0) or 1
 
 
 def lower(program: OpProgram) -> list[str]:
-    """The lines of the function that a program is: linalg on tensors, memrefs outside.
+    """Lower a program to the lines of a function over memrefs, with linalg on tensors inside.
 
     Raises:
-        PayloadError: An op has no lowering, or cannot be lowered with what it reads; the error has its location.
+        PayloadError: An op has no lowering, or not for these operands; the message has its location.
     """
 
     def emit(f: Builder, tensors: dict[str, Value]) -> list[Value]:
@@ -100,10 +100,10 @@ def lower(program: OpProgram) -> list[str]:
 
 
 def lower_call(f: Builder, call: OpCall, operands: Sequence[Any], values: Values) -> Sequence[Any]:
-    """Emit an op; give what its results are.
+    """Lower an op and return the values of its results.
 
     Raises:
-        PayloadError: The op has no lowering, or cannot be lowered with what it reads.
+        PayloadError: The op has no lowering, or not for these operands.
     """
     where, inner = f"{call.location}{call.name}", call.body
     emit = getattr(call.op, "lower", None)
@@ -127,19 +127,19 @@ def lower_call(f: Builder, call: OpCall, operands: Sequence[Any], values: Values
 
 
 def need_stored(where: str, values: Sequence[Any]) -> None:
-    """Raise unless values are stored as they are.
+    """Raise if a value is a quantized matrix whose scales are not applied yet.
 
     Raises:
-        PayloadError: One is a matrix of whole numbers that is not multiplied yet.
+        PayloadError: A value is a `Restored` matrix.
     """
     if any(isinstance(each, Restored) for each in values):
         raise PayloadError(f"{where} must have what is stored in f32, it has a restored matrix; gpt.linear reads it")
 
 
 def lower_text(*programs: OpProgram) -> str:
-    """A module of programs, lowered.
+    """Lower programs to a module.
 
     Raises:
-        PayloadError: An op has no lowering, or cannot be lowered with what it reads.
+        PayloadError: An op has no lowering, or not for these operands.
     """
     return write_module(*map(lower, programs))

@@ -1,1 +1,1 @@
-"""The ops of the dialect, a file a kind; each has the interface of `payload.dialect.op.Op`."""
+"""Ops of the dialect, grouped by file; each implements `payload.dialect.op.DialectOp`."""

@@ -12,50 +12,50 @@ from payload.reference import Array
 
 @dataclass(frozen=True)
 class GeluOp:
-    """``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`` (Hendrycks and Gimpel, 2016)."""
+    """GELU, ``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`` (Hendrycks and Gimpel, 2016)."""
 
     name: ClassVar[str] = "gelu"
     gives: ClassVar[tuple[str, ...]] = ("gelu",)
 
     def infer(self, x: Kind) -> Kinds:
-        """The shape of x."""
+        """Return the type of x."""
         need_tensors(x=(x, max(x.rank, 1)))
         return (x,)
 
     def reference(self, x: Array) -> tuple[Array, ...]:
-        """GELU, tanh form."""
+        """Compute GELU in its tanh form."""
         return (reference.gelu(x),)
 
     def cost(self, x: Kind) -> Cost:
-        """Nine operations an element, of which one tangent."""
+        """Count nine operations per element, of which one is a hyperbolic tangent."""
         return Cost(others=9 * math.prod(x.shape), bytes=moved(x, x))
 
     def lower(self, f: Builder, names: tuple[str, ...], x: Value) -> list[Value]:
-        """One elementwise op."""
+        """Emit one elementwise op."""
         return [ops.gelu(f, x, names[0])]
 
 
 @dataclass(frozen=True)
 class SwigluOp:
-    """``gate / (1 + exp(-gate)) * up``, of equal shapes (Shazeer, 2020)."""
+    """SwiGLU, ``gate / (1 + exp(-gate)) * up`` of equal shapes (Shazeer, 2020)."""
 
     name: ClassVar[str] = "swiglu"
     gives: ClassVar[tuple[str, ...]] = ("swiglu",)
 
     def infer(self, gate: Kind, up: Kind) -> Kinds:
-        """The shape of both."""
+        """Return the type of both operands."""
         need_tensors(gate=(gate, max(gate.rank, 1)), up=(up, max(up.rank, 1)))
         need(gate.shape == up.shape, f"gate and up must be of one shape, gate is {gate} and up is {up}")
         return (gate,)
 
     def reference(self, gate: Array, up: Array) -> tuple[Array, ...]:
-        """SwiGLU."""
+        """Compute SwiGLU."""
         return (reference.swiglu(gate, up),)
 
     def cost(self, gate: Kind, up: Kind) -> Cost:
-        """Five operations an element, of which one exponential."""
+        """Count five operations per element, of which one is an exponential."""
         return Cost(others=5 * math.prod(gate.shape), bytes=moved(gate, up, gate))
 
     def lower(self, f: Builder, names: tuple[str, ...], gate: Value, up: Value) -> list[Value]:
-        """One elementwise op."""
+        """Emit one elementwise op."""
         return [ops.swiglu(f, gate, up, names[0])]

@@ -1,6 +1,6 @@
-"""Attention, and how the columns of a projection become heads and columns again.
+"""Attention, and conversions between the columns of a projection and heads.
 
-Sizes: T tokens, C columns, H heads of queries, G groups (heads of keys and values), D columns of a head, S keys.
+Sizes: T tokens, C columns, H query heads, G groups (heads of keys and values), D columns of a head, S keys.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from payload.rowwise import seen_pairs
 
 @dataclass(frozen=True)
 class SplitHeadsOp:
-    """Queries, keys and values that lie beside each other: ``(T, (H + 2 G) D)`` to ``(H, T, D)`` and two ``(G, T, D)``.
+    """Split of concatenated queries, keys and values: ``(T, (H + 2 G) D)`` to ``(H, T, D)`` and two ``(G, T, D)``.
 
     Attributes:
-        heads: Heads of queries, H.
-        groups: Heads of keys and values, G, each shared by H / G heads of queries; by default H.
-        sequences: Number of sequences whose newest token each row is: ``(B, ...)`` to ``(B H, 1, D)``; 0 where the
-            rows are the tokens of one sequence.
+        heads: Number of query heads, H.
+        groups: Number of key and value heads, G, each shared by H / G query heads; 0 for H.
+        sequences: Number of sequences B if each row is the newest token of a sequence: ``(B, ...)`` to
+            ``(B H, 1, D)``; 0 if the rows are the tokens of one sequence.
     """
 
     name: ClassVar[str] = "split_heads"
@@ -34,16 +34,16 @@ class SplitHeadsOp:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Heads of queries, keys and values."""
+        """Number of heads of queries, keys and values."""
         groups = self.groups or self.heads
         return self.heads, groups, groups
 
     def depth(self, qkv: Kind | Value) -> int:
-        """Columns of a head, D."""
+        """Return the number of columns of a head, D."""
         return qkv.shape[1] // sum(self.counts)
 
     def infer(self, qkv: Kind) -> Kinds:
-        """Three tensors of heads."""
+        """Return the types of the heads of queries, keys and values."""
         need_tensors(qkv=(qkv, 2))
         heads, groups, _ = self.counts
         need(heads > 0 and groups > 0, f"heads and groups must be at least 1, got {heads} and {groups}")
@@ -59,12 +59,12 @@ class SplitHeadsOp:
         return tuple(Kind(self.shape(qkv, count)) for count in self.counts)
 
     def shape(self, qkv: Kind | Value, count: int) -> tuple[int, int, int]:
-        """The shape of so many heads."""
+        """Return the shape of `count` heads."""
         rows = qkv.shape[0]
         return (rows * count, 1, self.depth(qkv)) if self.sequences else (count, rows, self.depth(qkv))
 
     def reference(self, qkv: Array) -> tuple[Array, ...]:
-        """Columns as heads."""
+        """Split columns into heads."""
         heads, groups, _ = self.counts
         depth = qkv.shape[1] // sum(self.counts)
         parts = np.split(reference.double(qkv), [heads * depth, (heads + groups) * depth], axis=1)
@@ -73,11 +73,11 @@ class SplitHeadsOp:
         return tuple(reference.split_heads(part, count) for part, count in zip(parts, self.counts, strict=True))
 
     def cost(self, qkv: Kind) -> Cost:
-        """No arithmetic."""
+        """Count memory traffic only; there is no arithmetic."""
         return Cost(bytes=moved(qkv, qkv))
 
     def lower(self, f: Builder, names: tuple[str, ...], qkv: Value) -> list[Value]:
-        """Slices of the columns, each transposed; reshaped where rows are sequences."""
+        """Emit slices of the columns, each transposed, or reshaped where rows are sequences."""
         depth, flats, start = self.depth(qkv), [], 0
         for name, count in zip(names, self.counts, strict=True):
             flats.append(ops.take_columns(f, qkv, start, count * depth, f"{name}_flat"))
@@ -90,12 +90,12 @@ class SplitHeadsOp:
 
 @dataclass(frozen=True)
 class AttentionOp:
-    """``softmax(q k^T / sqrt(D)) v`` of every head: ``(H, T, D)`` and two ``(G, S, D)`` to ``(H, T, D)``.
+    """Attention, ``softmax(q k^T / sqrt(D)) v`` of every head: ``(H, T, D)`` and two ``(G, S, D)`` to ``(H, T, D)``.
 
-    G divides H: heads of queries that lie together share a head of keys and values (Ainslie et al., 2023).
+    G divides H: H / G adjacent query heads share a head of keys and values (Ainslie et al., 2023).
 
     Attributes:
-        causal: Whether token t sees the keys 0 to t alone.
+        causal: Whether token t attends to keys 0 to t only.
     """
 
     name: ClassVar[str] = "attention"
@@ -103,7 +103,7 @@ class AttentionOp:
     causal: bool = False
 
     def infer(self, q: Kind, k: Kind, v: Kind) -> Kinds:
-        """The shape of q."""
+        """Return the type of q."""
         need_tensors(q=(q, 3), k=(k, 3), v=(v, 3))
         need(k.shape == v.shape, f"k and v must be of one shape, k is {k} and v is {v}")
         need(q.shape[2] == k.shape[2], f"q and k must have heads of one width, q is {q} and k is {k}")
@@ -115,18 +115,18 @@ class AttentionOp:
         return (q,)
 
     def reference(self, q: Array, k: Array, v: Array) -> tuple[Array, ...]:
-        """Attention of every head; keys and values are repeated for the heads that share them."""
+        """Compute attention of every head; keys and values are repeated for the query heads that share them."""
         shared = len(q) // len(k)
         return (reference.attention(q, np.repeat(k, shared, axis=0), np.repeat(v, shared, axis=0), self.causal),)
 
     def cost(self, q: Kind, k: Kind, v: Kind) -> Cost:
-        """Two products of the pairs that the mask leaves, and softmax, five operations a pair."""
+        """Count two products over the unmasked pairs, and softmax with five operations per pair."""
         heads, rows, depth = q.shape
         pairs = heads * (seen_pairs(rows) if self.causal else rows * k.shape[1])
         return Cost(4 * pairs * depth, 5 * pairs, moved(q, k, v, q), max(k.shape[1], depth))
 
     def lower(self, f: Builder, names: tuple[str, ...], q: Value, k: Value, v: Value) -> list[Value]:
-        """Scores, mask, exponentials, their sums, and a product."""
+        """Emit scores, mask, exponentials, row sums, the product with v, and the division by the sums."""
         if q.shape[0] == k.shape[0]:
             return [rowwise.attention(f, q, k, v, names[0], causal=self.causal)]
         return [rowwise.grouped_attention(f, q, k, v, names[0], causal=self.causal)]
@@ -134,10 +134,10 @@ class AttentionOp:
 
 @dataclass(frozen=True)
 class MergeHeadsOp:
-    """Heads beside each other: ``(H, T, D)`` to ``(T, H D)``.
+    """Concatenation of heads: ``(H, T, D)`` to ``(T, H D)``.
 
     Attributes:
-        sequences: Number of sequences, of a token each: ``(B H, 1, D)`` to ``(B, H D)``; 0 for one sequence.
+        sequences: Number of sequences B of one token each: ``(B H, 1, D)`` to ``(B, H D)``; 0 for one sequence.
     """
 
     name: ClassVar[str] = "merge_heads"
@@ -145,7 +145,7 @@ class MergeHeadsOp:
     sequences: int = 0
 
     def infer(self, x: Kind) -> Kinds:
-        """A row a token."""
+        """Return the type of one row per token."""
         need_tensors(x=(x, 3))
         heads, rows, depth = x.shape
         if not self.sequences:
@@ -157,44 +157,44 @@ class MergeHeadsOp:
         return (Kind((self.sequences, heads * depth // self.sequences)),)
 
     def reference(self, x: Array) -> tuple[Array, ...]:
-        """Heads as columns."""
+        """Merge heads into columns."""
         return (x.reshape(self.sequences, -1) if self.sequences else reference.merge_heads(x),)
 
     def cost(self, x: Kind) -> Cost:
-        """No arithmetic."""
+        """Count memory traffic only; there is no arithmetic."""
         return Cost(bytes=moved(x, x))
 
     def lower(self, f: Builder, names: tuple[str, ...], x: Value) -> list[Value]:
-        """A transpose and a reshape; the reshape alone for tokens of several sequences."""
+        """Emit a transpose and a reshape, or the reshape alone for several sequences."""
         (y,) = self.infer(Kind(x.shape))
         return [cached.reshape(f, x, y.shape, names[0]) if self.sequences else ops.merge_heads(f, x, names[0])]
 
 
 @dataclass(frozen=True)
 class RopeOp:
-    """Rotary positions: ``(H, T, D)``, row t turned by its position; the first stands at 0, or where it is said.
+    """Rotary position embedding of ``(H, T, D)``; the first row has position 0, or the one given as operand.
 
-    Column j of the first half goes with column j of the second (Su et al., 2021).
+    Column j of the first half is paired with column j of the second (Su et al., 2021).
     """
 
     name: ClassVar[str] = "rope"
     gives: ClassVar[tuple[str, ...]] = ("turned",)
 
     def infer(self, x: Kind, position: Kind | None = None) -> Kinds:
-        """The shape of x."""
+        """Return the type of x."""
         need_tensors(x=(x, 3))
         need_index(position=position)
         need(x.shape[2] % 2 == 0, f"x must have heads of an even width, it is {x}")
         return (x,)
 
     def reference(self, x: Array, position: int = 0) -> tuple[Array, ...]:
-        """Pairs of columns, turned."""
+        """Rotate pairs of columns."""
         return (reference.rotate(x, position),)
 
     def cost(self, x: Kind, position: Kind | None = None) -> Cost:
-        """Three operations an element; angles are few."""
+        """Count three operations per element; the angles are negligible."""
         return Cost(others=3 * x.shape[0] * x.shape[1] * x.shape[2], bytes=moved(x, x))
 
     def lower(self, f: Builder, names: tuple[str, ...], x: Value, position: str | None = None) -> list[Value]:
-        """Angles, and one elementwise op."""
+        """Emit the angles and one elementwise op."""
         return [cached.rotate(f, x, position, names[0])]

@@ -1,4 +1,4 @@
-"""The block of a model: one body for all of its layers."""
+"""The repeated block of a model: one body for all layers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ Run = Callable[..., Sequence[Any]]
 
 @dataclass(frozen=True)
 class BlockOp:
-    """A body that is run for every layer: it is given the layer's index, x and the caches, and gives the next ones.
+    """Loop over layers: the body takes the layer index, x and the caches, and yields the next x and caches.
 
-    Weights are stacked along a first dimension; ``gpt.layer`` takes what a layer has of them. What the body gives for a
-    cache must be that cache with rows appended.
+    Weights are stacked along a leading dimension, from which ``gpt.layer`` slices one layer. The value that the body
+    yields for a cache must be that cache with rows appended.
 
     Attributes:
         layers: Number of layers.
@@ -26,26 +26,26 @@ class BlockOp:
     layers: int
 
     def infer(self, body: Run, x: Kind, *caches: Kind) -> Kinds:
-        """The shapes of x and the caches, which every layer keeps."""
+        """Return the types of x and the caches, which are loop-invariant."""
         carried = (x, *caches)
         need(self.layers >= 1, f"layers must be at least 1, got {self.layers}")
-        found = ", ".join(map(str, carried))
-        need(all(each.dtype == "f32" for each in carried), f"x and the caches must be tensors of f32, they are {found}")
-        given = tuple(body(INDEX, *carried))
-        after = ", ".join(map(str, given))
-        need(given == carried, f"the body must give the shapes that it is given, {found}, it gives {after}")
+        types = ", ".join(map(str, carried))
+        need(all(each.dtype == "f32" for each in carried), f"x and the caches must be tensors of f32, they are {types}")
+        yielded = tuple(body(INDEX, *carried))
+        after = ", ".join(map(str, yielded))
+        need(yielded == carried, f"the body must give the shapes that it is given, {types}, it gives {after}")
         return carried
 
     def reference(self, body: Run, *carried: Any) -> tuple[Any, ...]:  # noqa: ANN401 - arrays and numbers
-        """What the last layer gives."""
+        """Compute the values that the last layer yields."""
         for layer in range(self.layers):
             carried = tuple(body(layer, *carried))
         return carried
 
     def cost(self, body: Cost, *carried: Kind) -> Cost:
-        """The body's, once a layer."""
+        """Multiply the cost of the body by the number of layers."""
         return body.times(self.layers)
 
     def lower(self, body: Run, f: Builder, names: tuple[str, ...], *carried: Value) -> list[Value]:
-        """A loop over layers."""
+        """Emit an ``scf.for`` over the layers."""
         return for_each(f, self.layers, carried, lambda layer, inside: list(body(layer, *inside)))

@@ -1,4 +1,4 @@
-"""Caches of keys and values, ``(L, H, P, D)``: rows that are appended in place, and those that are filled."""
+"""Caches of keys and values, ``(L, H, P, D)``: in-place appends of rows, and slices of the filled rows."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,13 +11,13 @@ from payload.reference import Array
 
 @dataclass(frozen=True)
 class CacheAppendOp:
-    """The cache with ``(H, T, D)`` in a layer's rows from a position on, or from 0 where none is said."""
+    """Insertion of ``(H, T, D)`` into one layer of a cache, starting at row `position`, by default 0."""
 
     name: ClassVar[str] = "cache_append"
     gives: ClassVar[tuple[str, ...]] = ("cache_next",)
 
     def infer(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> Kinds:
-        """The shape of the cache."""
+        """Return the type of the cache."""
         need_tensors(cache=(cache, 4), rows=(rows, 3))
         need_index(layer=layer, position=position)
         _, heads, positions, depth = cache.shape
@@ -29,52 +29,52 @@ class CacheAppendOp:
         return (cache,)
 
     def index_ranges(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> IndexRanges:
-        """One of the layers; a position with room for the rows."""
+        """Return the valid layers, and the positions with room for the rows."""
         return {"layer": (0, cache.shape[0] - 1), "position": (0, cache.shape[2] - rows.shape[1])}
 
     def reference(self, cache: Array, rows: Array, layer: int, position: int = 0) -> tuple[Array, ...]:
-        """A copy of the cache with the rows, of its own element type."""
+        """Copy the cache and insert the rows, in the cache's element type."""
         grown = cache.copy()
         grown[layer, :, position : position + rows.shape[1]] = rows
         return (grown,)
 
     def cost(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> Cost:
-        """The rows, read and written."""
+        """Count reading and writing the rows."""
         return Cost(bytes=moved(rows, rows))
 
     def lower(  # noqa: PLR0917 - its operands
         self, f: Builder, names: tuple[str, ...], cache: Value, rows: Value, layer: str, position: str = "0"
     ) -> list[Value]:
-        """An insertion, in place."""
+        """Emit an in-place ``tensor.insert_slice``."""
         return [cached.store_rows(f, cache, rows, layer=layer, position=position, name=names[0])]
 
 
 @dataclass(frozen=True)
 class CacheRowsOp:
-    """The rows of a layer that are filled, as many as an index says: ``(L, H, P, D)`` to ``(H, n, D)``, n at most P."""
+    """Slice of the first `filled` rows of a layer: ``(L, H, P, D)`` to ``(H, n, D)``, n at most P."""
 
     name: ClassVar[str] = "cache_rows"
     gives: ClassVar[tuple[str, ...]] = ("past",)
 
     def infer(self, cache: Kind, layer: Kind, filled: Kind) -> Kinds:
-        """A number of rows that is known at run time only."""
+        """Return a type with a dynamic number of rows."""
         need_tensors(cache=(cache, 4))
         need_index(layer=layer, filled=filled)
         _, heads, positions, depth = cache.shape
         return (Kind((heads, DynamicSize(positions, ""), depth)),)
 
     def index_ranges(self, cache: Kind, layer: Kind, filled: Kind) -> IndexRanges:
-        """One of the layers; at least a row, and at most all."""
+        """Return the valid layers, and a range of one row to all rows."""
         return {"layer": (0, cache.shape[0] - 1), "filled": (1, cache.shape[2])}
 
     def reference(self, cache: Array, layer: int, filled: int) -> tuple[Array, ...]:
-        """The rows."""
+        """Return the filled rows in float64."""
         return (reference.double(cache[layer, :, :filled]),)
 
     def cost(self, cache: Kind, layer: Kind, filled: Kind) -> Cost:
-        """A view."""
+        """Return no cost: the result is a view."""
         return Cost()
 
     def lower(self, f: Builder, names: tuple[str, ...], cache: Value, layer: str, filled: str) -> list[Value]:
-        """A slice."""
+        """Emit a slice of dynamic size."""
         return [cached.rows_so_far(f, cache, layer, DynamicSize(cache.shape[2], filled), names[0])]

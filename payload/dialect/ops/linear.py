@@ -1,4 +1,4 @@
-"""Linear layers, sums of the residual stream, and matrices that are stored in whole numbers."""
+"""Linear layers, residual additions, and dequantization of integer matrices."""
 
 import math
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from payload.reference import Array
 
 @dataclass(frozen=True)
 class LinearOp:
-    """``x weight + bias``: ``(T, K) x (K, N) + (N) -> (T, N)``; bias may be left out.
+    """Linear layer, ``x weight + bias``: ``(T, K) x (K, N) + (N) -> (T, N)``; bias is optional.
 
     Attributes:
-        transposed: Whether weight is stored ``(N, K)``, as the head of a model that shares its table is.
+        transposed: Whether weight is stored ``(N, K)``, as in a head that is tied to the token table.
     """
 
     name: ClassVar[str] = "linear"
@@ -27,7 +27,7 @@ class LinearOp:
     transposed: bool = False
 
     def infer(self, x: Kind, weight: Kind, bias: Kind | None = None) -> Kinds:
-        """``(T, N)``."""
+        """Return the type ``(T, N)``."""
         need_tensors(x=(x, 2))
         need_tensors(FLOATS, weight=(weight, 2))
         summed, columns = weight.shape[::-1] if self.transposed else weight.shape
@@ -41,12 +41,12 @@ class LinearOp:
         return (Kind((x.shape[0], columns)),)
 
     def reference(self, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, ...]:
-        """``x weight + bias``."""
+        """Compute ``x weight + bias``."""
         y = reference.matmul(x, weight, transpose_b=self.transposed)
         return (y if bias is None else y + reference.double(bias),)
 
     def cost(self, x: Kind, weight: Kind, bias: Kind | None = None) -> Cost:
-        """A product; of the bias an addition an element."""
+        """Count the product, and one addition per element for the bias."""
         (y,) = self.infer(x, weight, bias)
         others = 0 if bias is None else math.prod(y.shape)
         return Cost(2 * math.prod(y.shape) * x.shape[1], others, moved(x, weight, bias, y), x.shape[1])
@@ -54,7 +54,7 @@ class LinearOp:
     def lower(
         self, f: Builder, names: tuple[str, ...], x: Value, weight: Value, bias: Value | None = None
     ) -> list[Value]:
-        """A matmul; the product times the scales where the weight is stored in whole numbers; and the bias."""
+        """Emit a matmul, the multiplication by the scales if the weight is quantized, and the bias."""
         (name,) = names
         scale = self.scale_of(weight)
         whole = name if scale is None else f"{name}_whole"
@@ -64,10 +64,10 @@ class LinearOp:
         return [y if bias is None else ops.add_bias(f, y, bias, name)]
 
     def scale_of(self, weight: Value) -> Value | None:
-        """The scales of a weight's columns; `None` where it is stored as it is.
+        """Return the scales of a quantized weight's output columns; `None` for other weights.
 
         Raises:
-            PayloadError: The scales are of rows.
+            PayloadError: The scales are per row of the product's reduction dimension.
         """
         if not isinstance(weight, Restored):
             return None
@@ -78,13 +78,13 @@ class LinearOp:
 
 @dataclass(frozen=True)
 class AddOp:
-    """``x + y``: of equal shapes, or a row ``(N)`` to each of x."""
+    """Addition ``x + y`` of equal shapes, or of a row ``(N)`` to each row of x."""
 
     name: ClassVar[str] = "add"
     gives: ClassVar[tuple[str, ...]] = ("sum",)
 
     def infer(self, x: Kind, y: Kind) -> Kinds:
-        """The shape of x."""
+        """Return the type of x."""
         need_tensors(x=(x, max(x.rank, 1)), y=(y, max(y.rank, 1)))
         need(
             y.shape in (x.shape, x.shape[-1:]),
@@ -93,26 +93,26 @@ class AddOp:
         return (x,)
 
     def reference(self, x: Array, y: Array) -> tuple[Array, ...]:
-        """``x + y``."""
+        """Compute ``x + y``."""
         return (reference.double(x) + reference.double(y),)
 
     def cost(self, x: Kind, y: Kind) -> Cost:
-        """An addition an element."""
+        """Count one addition per element."""
         return Cost(others=math.prod(x.shape), bytes=moved(x, y, x))
 
     def lower(self, f: Builder, names: tuple[str, ...], x: Value, y: Value) -> list[Value]:
-        """One elementwise op."""
+        """Emit one elementwise op."""
         return [(ops.add if y.rank == x.rank else ops.add_bias)(f, x, y, names[0])]
 
 
 @dataclass(frozen=True)
 class RestoreOp:
-    """``stored * scale``: a matrix of whole numbers with a scale for every slice along the dimension that is summed.
+    """Dequantization ``stored * scale`` of an i8 matrix, with one scale for every slice along dimension `summed`.
 
-    It is lowered with what reads it: the sum is multiplied, not the matrix.
+    Its lowering is fused into the consumer, which scales its sums instead of the matrix.
 
     Attributes:
-        summed: The dimension that is summed over, 0 or 1.
+        summed: Reduction dimension of the consuming product, 0 or 1.
     """
 
     name: ClassVar[str] = "restore"
@@ -120,20 +120,20 @@ class RestoreOp:
     summed: int
 
     def infer(self, stored: Kind, scale: Kind) -> Kinds:
-        """The shape that is stored, in f32."""
+        """Return the shape of the stored matrix, in f32."""
         need_tensors(("i8",), stored=(stored, 2))
         need(self.summed in (0, 1), f"summed must be 0 or 1, got {self.summed}")
         need_row(stored.shape[1 - self.summed], scale=scale)
         return (Kind(stored.shape),)
 
     def reference(self, stored: Array, scale: Array) -> tuple[Array, ...]:
-        """``stored * scale``."""
+        """Compute ``stored * scale``."""
         return (stored * np.expand_dims(reference.double(scale), self.summed),)
 
     def cost(self, stored: Kind, scale: Kind) -> Cost:
-        """Nothing of its own."""
+        """Return no cost: the consumer applies the scales."""
         return Cost()
 
     def lower(self, f: Builder, names: tuple[str, ...], stored: Value, scale: Value) -> list[Value]:
-        """What is stored, and its scales."""
+        """Return the stored matrix together with its scales; nothing is emitted."""
         return [Restored(stored.name, stored.shape, stored.dtype, scale=scale, summed=self.summed)]
