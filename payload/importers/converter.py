@@ -1,4 +1,4 @@
-"""Converters as processes: how an importer starts one, and how it says in one line what went wrong."""
+"""Converter subprocesses: starting them, reporting their progress, and reducing their failures to one line."""
 
 import os
 import re
@@ -21,13 +21,13 @@ from autotune.core.plugs.imported import no_others
 from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
-SECONDS, SECONDS_A_GIB = 600.0, 120.0  # of processor time; and for each GiB of the model's files
-MOST_DISTURBED = 5.0  # times that by the clock: a converter that sleeps is ended then
-LOOK_SECONDS = 0.2  # between looks at what a converter says
-MOST_BYTES = 1 << 20  # of it that are read at once
-STAGE = "autotune stage: "  # what a line begins with that tells of one
-RAISED = re.compile(r"[\w.]+(Error|Exception)\b")  # how the line of a traceback begins that says why: others follow
-REFUSED, UNABLE = 3, 4  # exit codes of a converter that refuses a model, and of one that lacks memory or space for it
+SECONDS, SECONDS_A_GIB = 600.0, 120.0  # CPU time limit, and its increment per GiB of the model's files
+MOST_DISTURBED = 5.0  # wall-clock limit as a multiple of the CPU time limit, for a converter that hangs idle
+LOOK_SECONDS = 0.2  # polling interval of the converter's output
+MOST_BYTES = 1 << 20  # maximum number of bytes read from the output at once
+STAGE = "autotune stage: "  # prefix of the lines that report a stage
+RAISED = re.compile(r"[\w.]+(Error|Exception)\b")  # start of a traceback's line with the exception; others may follow
+REFUSED, UNABLE = 3, 4  # exit codes: the model is unsupported; memory or disk space is insufficient
 
 
 def start_converter(
@@ -39,19 +39,19 @@ def start_converter(
     *,
     files: Callable[[Path], Sequence[Path]] = no_others,
 ) -> None:
-    """Run a converter in a process of its own.
+    """Run a converter in a subprocess.
 
     Args:
-        module: Name of its module.
-        packages: What it imports, none of which this process does, and the extra that brings it.
+        module: Module of the converter.
+        packages: Packages that the converter imports, not loaded in this process, and the extras that provide them.
         path: Model to convert.
-        folder: Folder to write.
-        sizes: Sizes of dimensions that the model leaves open, by name.
-        files: Gives the other files of the model; a larger one may take longer.
+        folder: Output folder.
+        sizes: Sizes of symbolic dimensions, by name.
+        files: Function that returns the other files of the model, whose size extends the time limit.
 
     Raises:
-        RefusedModelError: The converter refuses the model.
-        PayloadError: A package, memory or space is missing, or the converter fails.
+        RefusedModelError: The model is unsupported.
+        PayloadError: A package, memory or disk space is missing, or the converter fails.
     """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
@@ -62,10 +62,10 @@ def start_converter(
     if not path.is_file():
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
     seconds = SECONDS + SECONDS_A_GIB * sum(each.stat().st_size for each in (path, *files(path))) / 2**30
-    given = [f"{name}={size}" for name, size in sizes.items()]
+    size_options = [f"{name}={size}" for name, size in sizes.items()]
     with tempfile.TemporaryFile() as output:
         try:
-            code = run_module(module, [str(path), str(folder), *given], output, seconds)
+            code = run_module(module, [str(path), str(folder), *size_options], output, seconds)
         except subprocess.TimeoutExpired as error:
             raise PayloadError(
                 f"{path} must be imported within {seconds:.0f} s of processor time, it is not; import a smaller part"
@@ -76,24 +76,24 @@ def start_converter(
     if code in (REFUSED, UNABLE):
         raise (RefusedModelError if code == REFUSED else PayloadError)(f"{path} cannot be imported: {lines[-1]}")
     if code:
-        begun = [line.removeprefix(STAGE) for line in text.splitlines() if line.startswith(STAGE)]
-        after = begun[-1] if begun else "it began"
+        stages = [line.removeprefix(STAGE) for line in text.splitlines() if line.startswith(STAGE)]
+        after = stages[-1] if stages else "it began"
         silent = f"it printed nothing after {after}; import parts of the model to find why"
         why = ([line for line in lines if RAISED.match(line)] or lines or [silent])[-1][:300]
         raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
 
 
 def run_module(module: str, arguments: Sequence[str], output: IO[bytes], seconds: float) -> int:
-    """Run a module as a program, in a new Python that prints into a file; its exit code.
+    """Run a module as a program in a new Python process, with its output in a file; return the exit code.
 
     Args:
         module: Name of the module.
-        arguments: What it is called with.
-        output: File for what it prints.
-        seconds: Processor time that it may take.
+        arguments: Command-line arguments.
+        output: File for stdout and stderr.
+        seconds: Limit of CPU time.
 
     Raises:
-        TimeoutExpired: The module takes longer.
+        TimeoutExpired: The process exceeds the limit.
     """
     command = [sys.executable, "-m", module, *arguments]
     until, reported = time.monotonic() + MOST_DISTURBED * seconds, 0
@@ -114,15 +114,15 @@ def run_module(module: str, arguments: Sequence[str], output: IO[bytes], seconds
 
 
 def busy_seconds(pid: int) -> float:
-    """Processor time that a process has used, and those that it waited for; 0 where it has ended."""
+    """Return the CPU time of a process and its waited-for children; 0 if it has ended."""
     with suppress(psutil.Error):
         return sum(psutil.Process(pid).cpu_times()[:4])
     return 0.0
 
 
 def pass_on(output: IO[bytes], reported: int) -> int:
-    """Report the stages that a converter wrote into its file behind so many bytes; the number of bytes reported."""
-    # At an offset: the converter writes where the file's own one is.
+    """Report the stages in the output after the first `reported` bytes; return the new number of reported bytes."""
+    # pread, because the file offset is shared with the converter, which writes at it.
     fresh = os.pread(output.fileno(), MOST_BYTES, reported)
     whole = fresh[: fresh.rfind(b"\n") + 1]
     for line in whole.decode(errors="replace").splitlines():
@@ -132,18 +132,18 @@ def pass_on(output: IO[bytes], reported: int) -> int:
 
 
 def say_stage(sentence: str) -> None:
-    """Say, in a converter, that a stage begins."""
+    """Report the start of a stage from a converter."""
     print(STAGE + sentence, file=sys.stderr, flush=True)
 
 
 def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> None:
-    """A converter's main: a refusal is the last line on stderr."""
+    """Run a converter's main; if the model is unsupported, the message is the last line on stderr."""
     path, folder, *given = sys.argv[1:]
     sizes = {name: int(size) for name, _, size in (each.partition("=") for each in given)}
     try:
         convert(Path(path), Path(folder), sizes)
     except UnsupportedError as error:
-        print(one_line(str(error)), file=sys.stderr)  # it may name what a file calls something
+        print(one_line(str(error)), file=sys.stderr)  # the message may contain names from the file
         sys.exit(REFUSED)
     except MemoryError as error:
         why = " ".join(str(error).split())[:200]

@@ -1,4 +1,4 @@
-"""What every importer writes: a folder of plain files."""
+"""Output of the importers: a folder of plain files with the module, weights, recorded results and a description."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +26,11 @@ from autotune.core.plugs.imported import (
 )
 from payload.importers.linalg import UnsupportedError
 
-# By rank, the order of a kernel (f, c, i, j) as (i, j, c, f); of (f, c, j), and of (g, f, c, i, j) in groups likewise.
+# Permutation of a kernel (f, c, i, j) to (i, j, c, f), by rank; likewise for (f, c, j), and (g, f, c, i, j) in groups.
 KERNEL = {3: (2, 1, 0), 4: (2, 3, 1, 0)}
 KERNEL_OF_GROUPS = {4: (0, 3, 4, 2, 1)}
-MOST_RANDOM = 1e4  # what exp and products still stand; masks hold the lowest number there is
-MOST_COPIED = 1 << 30  # bytes of weights of a model whose files are copied
+MOST_RANDOM = 1e4  # largest random value that exp and products tolerate; masks hold the lowest float
+MOST_COPIED = 1 << 30  # maximum bytes of weights of a model whose files are copied into the folder
 
 
 def write_folder(
@@ -45,18 +45,18 @@ def write_folder(
     lying: Mapping[str, TensorInFile] = MappingProxyType({}),
     source: Path | None = None,
 ) -> None:
-    """Write a folder; what describes it comes last, so that a folder with a description is whole.
+    """Write a folder; the description is written last, so that a folder with a description is complete.
 
     Args:
-        folder: Folder to write to; it is made.
-        text: The module.
-        model: What is said of it.
+        folder: Output folder, created if missing.
+        text: MLIR text of the module.
+        model: Description of the model.
         weights: Values of all arguments with the role ``weight``, by name.
         inputs: Inputs of each of `SEEDS`, by name.
-        results: What the framework computes of them, in the order of the model's results.
-        keep: Writes the model in its own format, whole, to a path, for its own runtime to be compared with.
-        lying: Positions of weights in files of the user's, by name: those of a large model stay there.
-        source: The model's file: the folder of a large model refers to it, and holds no copy.
+        results: Results that the framework computes for them, in the order of the model's results.
+        keep: Function that writes a self-contained copy of the model in its own format, to compare with its runtime.
+        lying: Locations of weights in the user's files, by name; the weights of a large model are not copied.
+        source: Model file, which the folder of a large model refers to instead of copying it.
 
     Raises:
         UnsupportedError: A weight or a result has no elements.
@@ -82,10 +82,10 @@ def write_folder(
 
 
 def check_filled(model: ImportedModel, weights: Mapping[str, Array], results: Sequence[Sequence[Array]]) -> None:
-    """Raise unless weights and results have elements; of results, where they are known.
+    """Raise unless all weights, and all results that are known, have elements.
 
     Raises:
-        UnsupportedError: One has none; the error has its name in the model.
+        UnsupportedError: A weight or a result is empty; the message has its name in the model.
     """
     outputs = [argument.name for argument in model.arguments if argument.role == "output"]
     given = dict(zip(outputs, results[0] if results else (), strict=False))
@@ -98,7 +98,7 @@ def check_filled(model: ImportedModel, weights: Mapping[str, Array], results: Se
 
 
 def files_of(lying: Mapping[str, TensorInFile]) -> tuple[WeightsElsewhere, ...]:
-    """References to files by their hashes, and where the weights lie in each."""
+    """Return references to the files by hash, with the locations of the weights in each."""
     files = dict.fromkeys(each.file for each in lying.values())
     return tuple(
         WeightsElsewhere(
@@ -111,22 +111,22 @@ def files_of(lying: Mapping[str, TensorInFile]) -> tuple[WeightsElsewhere, ...]:
 
 
 def recordable(array: Array) -> Array:
-    """An array of a dtype that NumPy's files know: bf16 as f32, exactly."""
+    """Convert an array to a dtype that NumPy files support: bf16 to f32, exactly."""
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
 def weight_argument(name: str, array: Array) -> ModelArgument:
-    """An argument that holds a weight: random data instead of it are of the same range, but for the lows of masks."""
+    """Return the argument of a weight; its range is that of the values, clipped to `MOST_RANDOM`."""
     seen = np.clip([array.min(), array.max()], -MOST_RANDOM, MOST_RANDOM) if array.size else np.zeros(2)
     low, high = (float(end) for end in np.nan_to_num(seen))
-    high += array.dtype.kind in "iu"  # the end of a range of whole numbers is none of them
+    high += array.dtype.kind in "iu"  # the upper bound of an integer range is exclusive
     return ModelArgument(name, "weight", low, high if high > low else low + 1.0)
 
 
 def kernel_argument(argument: ModelArgument, shape: Sequence[int], groups: int = 1) -> ModelArgument:
-    """A kernel (f, c, i, j) of a convolution, stored as the product over its windows reads it: (i j c, f).
+    """Return the argument of a convolution kernel (f, c, i, j) that is stored as a matrix over windows: (i j c, f).
 
-    In several groups it is one such after the other: (g, i j c, f).
+    With several groups, the matrices are stacked: (g, i j c, f).
     """
     f, *window = shape
     if groups == 1:
@@ -136,14 +136,14 @@ def kernel_argument(argument: ModelArgument, shape: Sequence[int], groups: int =
 
 
 def is_arranged(shape: Sequence[int], groups: int) -> bool:
-    """Tell whether a kernel of a shape is stored as convolutions read it: with several filters and channels a group."""
+    """Return whether a kernel is stored as a matrix: in groups, only with several filters and channels per group."""
     if groups == 1:
         return len(shape) in KERNEL
     return len(shape) in KERNEL_OF_GROUPS and shape[0] > groups and shape[1] > 1
 
 
 def order_back(order: Sequence[int]) -> list[int]:
-    """The order of dimensions that undoes one.
+    """Return the inverse permutation.
 
     Example:
         >>> order_back((2, 3, 1, 0))
@@ -155,7 +155,7 @@ def order_back(order: Sequence[int]) -> list[int]:
 def random_inputs(
     arguments: Sequence[ModelArgument], kinds: Mapping[str, tuple[Sequence[int], np.dtype[np.generic]]], seed: int
 ) -> dict[str, Array]:
-    """Random data for the inputs of a model, in their ranges.
+    """Return random data for the inputs of a model, in their ranges.
 
     Args:
         arguments: Arguments of the model.
@@ -163,7 +163,7 @@ def random_inputs(
         seed: Seed of the data.
     """
     rng = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
+    inputs: dict[str, Array] = {}
     for argument in arguments:
         if argument.name in kinds and argument.role == "input":
             shape, dtype = kinds[argument.name]
@@ -173,15 +173,15 @@ def random_inputs(
                 if whole
                 else rng.uniform(argument.low, argument.high, shape)
             )
-            found[argument.name] = np.asarray(data).astype(dtype)
-    return found
+            inputs[argument.name] = np.asarray(data).astype(dtype)
+    return inputs
 
 
 def versions_of(*names: str) -> dict[str, str]:
-    """Installed versions of distributions."""
+    """Return the versions of the installed distributions."""
     return {name: version for name in names if (version := version_of(name))}
 
 
 def with_outputs(model: ImportedModel, names: Sequence[str]) -> ImportedModel:
-    """The model with an argument for each result behind the others."""
+    """Append an output argument for each result."""
     return replace(model, arguments=(*model.arguments, *(ModelArgument(name, "output") for name in names)))

@@ -1,4 +1,4 @@
-"""From torch-mlir's own dialects to the text of a payload; runs in the converter's process alone."""
+"""Lowering from torch-mlir's dialects to the MLIR text of a payload; runs in the converter's process only."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from payload.importers.torch_ops import ops_named
 ONNX_TO_TORCH = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 FX_TO_TORCH = "builtin.module(func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline)"
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline)"
-MOST_SAID = 120  # characters of what torch-mlir says of an op
+MOST_SAID = 120  # maximum number of characters quoted from torch-mlir's error message
 OURS = (
     "linalg",
     "tensor",
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 class UnsupportedError(Exception):
-    """The model holds what cannot be imported; the message is one line, with the way out.
+    """Error for a model that cannot be imported; the message is one line and suggests a workaround.
 
     Attributes:
-        op: The op that is not known, such as ``onnx.Mish``; empty where it is not one op.
-        location: Name of the location of the op, as an importer gave it; empty where there is none.
-        why: What is wrong with it.
+        op: Unsupported op, such as ``onnx.Mish``; empty if the cause is not a single op.
+        location: Location name of the op, as given by the importer; empty if there is none.
+        why: Reason.
     """
 
     def __init__(self, message: str, op: str = "", location: str = "", why: str = "") -> None:
@@ -56,13 +56,13 @@ class UnsupportedError(Exception):
 
 
 def cannot_lower(what: str, why: str, op: str = "", location: str = "") -> UnsupportedError:
-    """An op that has no lowering.
+    """Return the error for an op without a lowering.
 
     Args:
-        what: The op, as the user knows it.
-        why: What is wrong with it.
-        op: Name of it in torch-mlir.
-        location: Name of the location it has.
+        what: Op in the user's terms.
+        why: Reason.
+        op: Name of the op in torch-mlir.
+        location: Location name of the op.
     """
     message = f"{what} cannot be lowered: {why}; replace it in the model by simpler ops, or leave it out"
     return UnsupportedError(message, op, location, why)
@@ -72,14 +72,14 @@ def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxy
     """Lower a module of torch-mlir to linalg on tensors.
 
     Args:
-        module: The module, in its context.
-        first: Pipeline to the contract that torch-mlir's back ends expect.
-        held: Values of arguments that stay as they are, by their positions.
+        module: Module to lower, in its context.
+        first: Pass pipeline to torch-mlir's backend contract.
+        held: Values of constant arguments, by argument number.
 
     Raises:
         UnsupportedError: torch-mlir cannot lower an op; the error has its location.
     """
-    from torch_mlir.ir import MLIRError  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
+    from torch_mlir.ir import MLIRError  # noqa: PLC0415 - torch-mlir's own MLIR, loaded in this process only
     from torch_mlir.passmanager import PassManager  # noqa: PLC0415
 
     for pipeline in (first, TO_LINALG):
@@ -105,7 +105,7 @@ def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxy
 
 
 def foreign_ops(module: "Module") -> dict[str, str]:
-    """Names of ops that our MLIR does not hold, each with the name of its location."""
+    """Return the names of ops outside the dialects of our MLIR, each with its location name."""
     from torch_mlir.ir import WalkResult  # noqa: PLC0415
 
     found: dict[str, str] = {}
@@ -120,23 +120,24 @@ def foreign_ops(module: "Module") -> dict[str, str]:
 
 
 def location_name(location: str) -> str:
-    """The first name in a location."""
+    """Return the first name in a location."""
     named = re.search(r'"([^"]*)"', location)
     return named[1] if named is not None else ""
 
 
 def propagate_nan(module: "Operation") -> None:
-    """Let maxima and minima of elements be NaN where one of the elements is, in place.
+    """Make elementwise maxima and minima propagate NaN, in place.
 
-    PyTorch, and NumPy by which ONNX computes its reference, have them so; torch-mlir writes a comparison and a choice
-    that gives the other element. What a model compares and chooses itself are two ops yet, and stay as they are.
+    PyTorch and NumPy, which computes the ONNX reference, propagate NaN; torch-mlir emits a comparison and a select in
+    one block, which return the other element. A comparison and a select of the model itself are in different
+    ``linalg.generic`` ops at this point, and are left unchanged.
     """
     for select in ops_named(module, "arith.select"):
         rewrite_extremum(select)
 
 
 def rewrite_extremum(select: "Operation") -> None:
-    """Write a choice of the greater or smaller of two elements so that NaN is chosen, in place; else leave it."""
+    """Rewrite a select of the greater or smaller of two elements to propagate NaN, in place, if it is one."""
     from torch_mlir.ir import Attribute, InsertionPoint, Operation  # noqa: PLC0415
 
     condition, then, otherwise = select.operands
@@ -149,7 +150,7 @@ def rewrite_extremum(select: "Operation") -> None:
         return
     is_maximum = (predicate in GREATER) == (then == a)
     with InsertionPoint(select), select.location:
-        if (number := next((x for x in (b, a) if is_number(x)), None)) is not None:  # one instruction of a processor
+        if (number := next((x for x in (b, a) if is_number(x)), None)) is not None:  # becomes a single instruction
             x = a if number == b else b
             kind = Attribute.parse(f"{PREDICATES.index('olt' if is_maximum else 'ogt')} : i64")
             beyond = Operation.create("arith.cmpf", [condition.type], [x, number], {"predicate": kind}).result
@@ -164,17 +165,17 @@ def rewrite_extremum(select: "Operation") -> None:
 
 
 def forget_signs_of_zero(module: "Operation") -> None:
-    """Let maxima and minima be either of 0 and -0, in place: no framework says which; to tell takes instructions."""
-    from torch_mlir.ir import Attribute  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
+    """Set `nsz` on maxima and minima: frameworks do not specify the order of 0 and -0, and it costs instructions."""
+    from torch_mlir.ir import Attribute  # noqa: PLC0415 - torch-mlir's own MLIR, loaded in this process only
 
     for op in ops_named(module, "arith.maximumf", "arith.minimumf"):
         op.attributes["fastmath"] = Attribute.parse("#arith.fastmath<nsz>")
 
 
 def propagate_nan_indices(module: "Operation") -> None:
-    """Let the argmax of a window be the index of the last NaN, where there is one, in place.
+    """Make the argmax of a window the index of its last NaN, if it has one, in place.
 
-    torch-mlir looks for an element that equals the largest, which no NaN does, and the index was left at -1.
+    torch-mlir searches for an element equal to the maximum, which NaN never is, so that the index would stay -1.
     """
     for compared in ops_named(module, "arith.cmpf"):
         if PREDICATES[int(compared.attributes["predicate"])] == "oeq":
@@ -182,7 +183,7 @@ def propagate_nan_indices(module: "Operation") -> None:
 
 
 def choose_nan(compared: "Operation") -> None:
-    """Choose the index of an element that is NaN, where the element is compared with a window's largest; in place."""
+    """Select the index of a NaN element, if `compared` compares an element with its window's maximum; in place."""
     from torch_mlir.ir import Attribute, InsertionPoint, Operation  # noqa: PLC0415
 
     element = compared.operands[0]
@@ -202,13 +203,13 @@ def choose_nan(compared: "Operation") -> None:
 
 
 def only_user(value: "Value") -> "Operation | None":
-    """The op that uses a value, where there is one."""
+    """Return the only user of a value; `None` if it has several or none."""
     users = [use.owner.operation for use in value.uses]
     return users[0] if len(users) == 1 else None
 
 
 def is_number(value: "Value") -> bool:
-    """Return whether an element is a constant other than NaN, as far as can be seen."""
+    """Return whether an element is provably a constant other than NaN."""
     from torch_mlir.ir import Block, DenseElementsAttr, FloatAttr  # noqa: PLC0415
 
     if isinstance(value.owner, Block):
@@ -230,7 +231,7 @@ def is_number(value: "Value") -> bool:
 
 
 def unsupported(message: str) -> UnsupportedError:
-    """What to say of what torch-mlir said, with the op's name and location where it says them."""
+    """Convert an error message of torch-mlir to an error with op and location, if the message has them."""
     foreign = re.search(r'"(onnx\.\w+)"', message)  # what no dialect of torch-mlir's has
     found = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", message)), "")
     located = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', message)

@@ -1,7 +1,7 @@
-"""What nodes of an ONNX model say of how they work, held against what their ops take, before anything is computed.
+"""Verification of the attributes and constant inputs of an ONNX model's nodes before anything is computed.
 
-Neither ONNX's checker nor its inference looks at most of it, and its reference reads some of it in a way of its own;
-torch-mlir divides by such numbers, counts with them to no end, or reads behind the end of a shape.
+Neither ONNX's checker nor its shape inference checks most of them, and its reference deviates for some; with invalid
+ones, torch-mlir divides by zero, loops forever, or reads past the end of a shape.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from payload.importers.onnx_sizes import MOST
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-# The least number that an attribute may be, of any op that has it.
+# Minimum value of an attribute, for every op that has it.
 LEAST: Mapping[str, int] = {
     "blocksize": 1,
     "dilations": 1,
@@ -39,21 +39,21 @@ LEAST: Mapping[str, int] = {
     "size": 1,
     "strides": 1,
 }
-# Inputs that hold sizes, or what is added to them, by op.
+# Position of the input that holds sizes or amounts added to sizes, by op.
 SIZES: Mapping[str, int] = {
     **dict.fromkeys(("AffineGrid", "CenterCropPad", "Expand", "Pad", "Tile"), 1),
     "ConstantOfShape": 0,
     "Resize": 3,
 }
-DIVISORS: Mapping[str, int] = {"Div": 1, "Mod": 1, "Range": 2, "Slice": 4}  # inputs that are none of 0, by op
-RANGE = 3  # inputs of a range: start, end and step
-CUTS = "Pad"  # the op whose pads may be fewer than none: it cuts
-KERNEL = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}  # inputs that are kernels, by op
+DIVISORS: Mapping[str, int] = {"Div": 1, "Mod": 1, "Range": 2, "Slice": 4}  # position of the nonzero input, by op
+RANGE = 3  # number of inputs of Range: start, end and step
+CUTS = "Pad"  # the op whose pads may be negative, which crops
+KERNEL = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}  # position of the kernel input, by op
 WINDOWED = (*KERNEL, "AveragePool", "LpPool", "MaxPool")
 PER_DIMENSION = ("dilations", "kernel_shape", "output_padding", "output_shape", "strides")
-FLATTEN, REDUCE, UNSQUEEZE = "Flatten", "Reduce", "Unsqueeze"  # flat: before an axis, or behind the last one
-BATCH = 2  # dimensions before those that windows slide along
-# Ops that work along an axis of their first input, each with what says which and how many more axes there may be.
+FLATTEN, REDUCE, UNSQUEEZE = "Flatten", "Reduce", "Unsqueeze"  # the axis of Flatten may equal the rank
+BATCH = 2  # leading dimensions that are not spatial: batch and channels
+# Ops with axes of their first input: the attributes that hold the axes, and by how much the rank is extended.
 AXIS: Mapping[str, tuple[tuple[str, ...], int]] = {
     **dict.fromkeys(("ArgMax", "ArgMin", "Compress", "Concat", "Hardmax", "LayerNormalization"), (("axis",), 0)),
     **dict.fromkeys(("Gather", "GatherElements", "ScatterElements", "TopK", "Unique"), (("axis",), 0)),
@@ -66,19 +66,19 @@ AXIS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "ReverseSequence": (("batch_axis", "time_axis"), 0),
 }
 AXES_AT: Mapping[str, int] = {"CumProd": 1, "CumSum": 1, "Pad": 3, "Slice": 3, "Squeeze": 1, UNSQUEEZE: 1}  # an input
-INDEXED = ("Gather", "GatherElements", "ScatterElements")  # ops that read at indices along their axis
-PLACED = ("GatherND", "ScatterND")  # and at those of several dimensions
-CLASSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")  # that read those of the second dimension
+INDEXED = ("Gather", "GatherElements", "ScatterElements")  # ops with indices along their axis
+PLACED = ("GatherND", "ScatterND")  # ops with indices into several dimensions
+CLASSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")  # ops with indices into the second dimension
 MOST_NODES = 1 << 15  # of a graph: time and memory of torch-mlir grow faster than their number, here it takes minutes
 MOST_EQUATION = 60  # letters in a message
 MOST_SAID = 6  # numbers of a list in a message
 
 
 def check_all(graph: "GraphProto") -> None:
-    """Raise unless all nodes of a graph whose shapes are inferred say what their ops take, and are not too many.
+    """Raise unless all nodes of a graph with inferred shapes are valid, and their number is at most `MOST_NODES`.
 
     Raises:
-        UnsupportedError: A node says what cannot be; the error names it. Or there are more than `MOST_NODES`.
+        UnsupportedError: A node is invalid, which the message names, or there are more than `MOST_NODES`.
     """
     if len(graph.node) > MOST_NODES:
         raise UnsupportedError(
@@ -93,14 +93,14 @@ def check_all(graph: "GraphProto") -> None:
 
 
 def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise unless attributes, axes and constant indices of a node are such as its op takes.
+    """Raise unless attributes, axes and constant indices of a node are valid for its op.
 
     Args:
-        node: The node.
-        known: What is known of the tensors of its graph.
+        node: Node to verify.
+        known: Shapes, types and constants of the tensors of its graph.
 
     Raises:
-        UnsupportedError: The node says what cannot be; the error names it.
+        UnsupportedError: The node is invalid; the message names it.
     """
     check_least(node)
     check_sizes(node, known)
@@ -122,13 +122,13 @@ def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
 
 
 def wrong(node: "NodeProto", what: str, constraint: str, found: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
-    """What a node says that cannot be."""
+    """Return the error about an invalid attribute or input of a node."""
     shown = found[:MOST_SAID] + ([".."] if len(found) > MOST_SAID else []) if isinstance(found, list) else found
     return UnsupportedError(f"{node.doc_string} must have {what} {constraint}, got {shown}; export the model again")
 
 
 def check_least(node: "NodeProto") -> None:
-    """Raise unless numbers that sizes are made of are at least what is possible, and no more than what memory holds."""
+    """Raise unless attributes that sizes are computed from are between their minimum and `MOST`."""
     for each in node.attribute:
         least = LEAST.get(each.name)
         if least is None or (each.name == "pads" and node.op_type == CUTS):
@@ -140,40 +140,40 @@ def check_least(node: "NodeProto") -> None:
 
 
 def check_sizes(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise unless sizes that an input holds are such as memory has: ONNX's inference counts beyond 64 bits."""
+    """Raise unless sizes in a constant input are at most `MOST`: ONNX's shape inference overflows 64 bits."""
     at = SIZES.get(node.op_type)
     name = node.input[at] if at is not None and at < len(node.input) else ""
-    found = known.constants.get(name)
-    if found is None or found.dtype.kind not in "iu" or node.domain:
+    sizes = known.constants.get(name)
+    if sizes is None or sizes.dtype.kind not in "iu" or node.domain:
         return
-    if node.op_type == "Tile" and found.min(initial=1) < 1:
-        raise wrong(node, f"numbers in {name}", "of at least 1", found.tolist())
-    beyond = found[(found > MOST) | (found < -MOST)]
+    if node.op_type == "Tile" and sizes.min(initial=1) < 1:
+        raise wrong(node, f"numbers in {name}", "of at least 1", sizes.tolist())
+    beyond = sizes[(sizes > MOST) | (sizes < -MOST)]
     if beyond.size:
         raise wrong(node, f"numbers in {name}", f"of at most {MOST}", beyond.tolist())
 
 
 def check_windows(node: "NodeProto", shape: Sequence[int]) -> None:
-    """Raise unless there is a number of each kind for every dimension that windows slide along."""
+    """Raise unless per-dimension attributes have one number for every spatial dimension, and pads have two."""
     count = len(shape) - BATCH
     for name in (*PER_DIMENSION, "pads"):
         value = of(node, name, None)
-        wanted = 2 * count if name == "pads" else count
-        whole = (wanted, len(shape)) if name == "output_shape" else (wanted,)
-        if value is not None and len(value) not in whole:
-            raise wrong(node, name, f"of {wanted} numbers", value)
+        expected = 2 * count if name == "pads" else count
+        allowed = (expected, len(shape)) if name == "output_shape" else (expected,)
+        if value is not None and len(value) not in allowed:
+            raise wrong(node, name, f"of {expected} numbers", value)
 
 
 def check_kernel(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
-    """Raise unless a convolution's kernel fits what it reads, and the groups."""
+    """Raise unless a convolution's kernel matches its input and its groups."""
     kernel, group = known.shapes.get(node.input[KERNEL[node.op_type]]), int(of(node, "group", 1))
     if kernel is None:
         return
     if len(kernel) != len(shape):
         raise wrong(node, "a kernel", f"of {len(shape)} dimensions as its input has", kernel)
-    given = of(node, "kernel_shape", kernel[BATCH:])
-    if list(given) != list(kernel[BATCH:]):
-        raise wrong(node, "kernel_shape", f"{list(kernel[BATCH:])} as its kernel is", list(given))
+    kernel_shape = of(node, "kernel_shape", kernel[BATCH:])
+    if list(kernel_shape) != list(kernel[BATCH:]):
+        raise wrong(node, "kernel_shape", f"{list(kernel[BATCH:])} as its kernel is", list(kernel_shape))
     if node.op_type == "ConvTranspose":
         fits = kernel[0] == shape[1] and shape[1] % group == 0
     else:
@@ -184,7 +184,7 @@ def check_kernel(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -
 
 
 def check_axes(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
-    """Raise unless the axes that a node works along are there."""
+    """Raise unless the axes of a node are in range, and a permutation is one."""
     names, more = AXIS.get(node.op_type, (("axes",) if node.op_type.startswith(REDUCE) else (), 0))
     stated = [(name, of(node, name, None)) for name in names]
     at = 1 if node.op_type.startswith(REDUCE) else AXES_AT.get(node.op_type)
@@ -201,7 +201,7 @@ def check_axes(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> 
 
 
 def check_indices(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
-    """Raise unless indices that are known before any input is are inside of what they index."""
+    """Raise unless constant indices are in the range of the dimension they index."""
     indices = known.constants.get(node.input[1]) if len(node.input) > 1 else None
     if indices is None or not indices.size:
         return
@@ -227,16 +227,16 @@ def check_indices(node: "NodeProto", shape: Sequence[int], known: KnownTensors) 
 
 
 def check_divisors(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise where whole numbers are divided by 0, or a part is cut in steps of 0."""
+    """Raise for integer division by a constant 0, and for steps of 0."""
     at = DIVISORS.get(node.op_type)
     name = node.input[at] if at is not None and at < len(node.input) else ""
-    found = known.constants.get(name)
-    if found is not None and found.dtype.kind in "iu" and not np.all(found):
-        raise wrong(node, f"numbers in {name}", "other than 0", found.reshape(-1).tolist())
+    divisors = known.constants.get(name)
+    if divisors is not None and divisors.dtype.kind in "iu" and not np.all(divisors):
+        raise wrong(node, f"numbers in {name}", "other than 0", divisors.reshape(-1).tolist())
 
 
 def check_range(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise unless a range whose bounds are known is one that memory holds."""
+    """Raise unless a Range with constant bounds has at most `MOST` elements."""
     bounds = [known.constants.get(name) for name in node.input]
     numbers = [float(np.reshape(each, -1)[0]) for each in bounds if each is not None and each.size == 1]
     if len(numbers) == RANGE and not abs(numbers[1] - numbers[0]) <= MOST * abs(numbers[2]):
@@ -244,7 +244,7 @@ def check_range(node: "NodeProto", known: KnownTensors) -> None:
 
 
 def check_equation(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise unless an equation names every dimension of every input."""
+    """Raise unless the equation of an Einsum names every dimension of every input."""
     equation = "".join(str(of(node, "equation", "")).split())
     terms = equation.partition("->")[0].split(",")
     ranks = [len(known.shapes[name]) if name in known.shapes else None for name in node.input]
@@ -256,7 +256,7 @@ def check_equation(node: "NodeProto", known: KnownTensors) -> None:
 
 
 def check_counts(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
-    """Raise unless what a node makes of channels and elements is there."""
+    """Raise unless counts and block sizes of a node match its channels, elements and results."""
     if node.op_type == "TopK":
         count = known.constants.get(node.input[1]) if len(node.input) > 1 else of(node, "k", None)
         size = shape[int(of(node, "axis", -1))]

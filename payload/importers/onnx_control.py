@@ -1,7 +1,7 @@
-"""Loop, Scan and If whose course is known before any input is: the steps, one after the other.
+"""Unrolling of Loop and Scan and selection of If branches whose control flow does not depend on inputs.
 
-A loop is followed step by step: what depends on no input is computed on the way, so that counters and conditions on
-them are known. One whose condition depends on an input stays as it is.
+A loop is unrolled step by step with constant folding, so that counters and conditions on them are known. A loop whose
+condition depends on an input is left unchanged.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,23 +21,23 @@ from payload.importers.onnx_values import fold, fold_constants, is_foldable, rep
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-MOST_STEPS, MOST_NODES = 1024, 1 << 14  # that a loop is written out for
+MOST_STEPS, MOST_NODES = 1024, 1 << 14  # maximum trip count and nodes of an unrolled loop
 CONTROL = ("Loop", "Scan", "If")
-SCANS_HAVE_NO_LENGTHS = 9  # version from which on a Scan has no lengths before its inputs
+SCANS_HAVE_NO_LENGTHS = 9  # first opset version whose Scan has no sequence lengths input
 BRANCHES = ("then_branch", "else_branch")
-BOUNDS_ARE_INPUTS, AXES_ARE_INPUTS = 10, 13  # the first version of Slice, and of Unsqueeze, where they are
+BOUNDS_ARE_INPUTS, AXES_ARE_INPUTS = 10, 13  # first versions of Slice with bounds, and of Unsqueeze with axes as inputs
 
 
 def write_steps(
     model: "ModelProto", weights: dict[str, Array], arguments: Collection[str] = (), *, both: bool = False
 ) -> bool:
-    """Write out what control flow of a model is known, in place; constants are folded behind. Returns whether any is.
+    """Unroll the static control flow of a model, in place, and fold constants; return whether there was any.
 
     Args:
-        model: The model.
-        weights: Weights that were taken out of it; unused ones are removed.
-        arguments: Names of more of its inputs that are weights.
-        both: Whether both branches of an If are computed where it is not known which of them is taken.
+        model: Model to change.
+        weights: Weights extracted from the model; unused ones are removed.
+        arguments: Names of further inputs that are weights.
+        both: Whether to compute both branches of an If with an unknown condition.
     """
     written = False
     while any(node.op_type in CONTROL for node in model.graph.node):
@@ -61,10 +61,10 @@ def write_steps(
 
 
 def check_graphs(node: "NodeProto", version: int) -> None:
-    """Refuse a node that has not as many inputs and results as the graphs inside it: ONNX's checker lets it pass.
+    """Raise unless a node has as many inputs and results as its subgraphs, which ONNX's checker does not verify.
 
     Raises:
-        UnsupportedError: A graph has other numbers of them.
+        UnsupportedError: The numbers differ for a subgraph.
     """
     if node.op_type == "Scan" and version < SCANS_HAVE_NO_LENGTHS:
         return
@@ -86,11 +86,11 @@ def check_graphs(node: "NodeProto", version: int) -> None:
 
 @dataclass
 class StepWriter(NodeWriter):
-    """Nodes of the steps of one node.
+    """Writer of the unrolled steps of one control-flow node.
 
     Attributes:
         model: Model of the node.
-        facts: What is known of the tensors of its graph.
+        facts: Shapes, types and constants of the tensors of its graph.
         both: Whether both branches of an If may be computed.
         known: Constants of the steps so far, by name.
     """
@@ -102,10 +102,10 @@ class StepWriter(NodeWriter):
     known: dict[str, Array] = field(default_factory=dict)
 
     def write(self, node: "NodeProto") -> bool:
-        """Write the steps of a node; returns whether they are known.
+        """Unroll a node; return whether its control flow is static.
 
         Raises:
-            UnsupportedError: A graph inside the node is not of as many inputs or results as the node has.
+            UnsupportedError: A subgraph does not have as many inputs or results as the node.
         """
         check_graphs(node, self.facts.version)
         self.known = dict(self.facts.constants)
@@ -117,7 +117,7 @@ class StepWriter(NodeWriter):
         return False
 
     def write_branch(self, node: "NodeProto") -> bool:
-        """The branch of an If that is taken."""
+        """Inline the branch of an If that is taken, or select between the results of both."""
         taken, branches = self.known.get(node.input[0]), [of(node, name, None) for name in BRANCHES]
         if taken is not None:
             self.end(node, self.copy(branches[0 if taken.all() else 1], [], "branch"))
@@ -131,10 +131,10 @@ class StepWriter(NodeWriter):
         return True
 
     def write_loop(self, node: "NodeProto") -> bool:
-        """The steps of a Loop, while its condition is known.
+        """Unroll a Loop whose trip count and conditions are constant.
 
         Raises:
-            UnsupportedError: A loop is known to go on for too long.
+            UnsupportedError: The loop takes more than `MOST_STEPS` steps or `MOST_NODES` nodes.
         """
         body, (trips, condition, *state) = of(node, "body", None), node.input
         if (trips and trips not in self.known) or (condition and condition not in self.known):
@@ -148,7 +148,7 @@ class StepWriter(NodeWriter):
             parts.append(results[len(state) :])
             if condition_after not in self.known:
                 return False
-            if step > MOST_STEPS or len(self.nodes) > MOST_NODES:  # nobody else is to begin what may have no end
+            if step > MOST_STEPS or len(self.nodes) > MOST_NODES:  # the loop may be infinite
                 raise cannot_lower(node.doc_string, f"it takes more than {MOST_STEPS} steps, or {MOST_NODES} nodes")
             goes_on = bool(self.known[condition_after].all())
         counts = len(node.output) - len(state)
@@ -159,7 +159,7 @@ class StepWriter(NodeWriter):
         return True
 
     def write_scan(self, node: "NodeProto") -> bool:
-        """The steps of a Scan: one for each slice of what it reads."""
+        """Unroll a Scan, one step for each slice of its scanned inputs."""
         body, count = of(node, "body", None), of(node, "num_scan_inputs", 0)
         state, scanned = list(node.input[: len(node.input) - count]), node.input[len(node.input) - count :]
         axes = of(node, "scan_input_axes", [0] * count)
@@ -190,7 +190,7 @@ class StepWriter(NodeWriter):
         return True
 
     def end(self, node: "NodeProto", results: Sequence[str]) -> None:
-        """Let the results of a node be these tensors."""
+        """Bind the results of a node to the given tensors."""
         first = len(self.nodes)
         for name, output in zip(results, node.output, strict=True):
             if output:
@@ -200,13 +200,13 @@ class StepWriter(NodeWriter):
             each.doc_string = each.doc_string or node.doc_string
 
     def hold(self, array: Array) -> str:
-        """A constant that the steps know."""
+        """Add a constant that is known to the following steps."""
         name = self.constant(array)
         self.known[name] = array
         return name
 
     def copy(self, body: "GraphProto", given: Sequence[str], step: str) -> list[str]:
-        """Copy the nodes of a graph that reads these tensors; compute those that are known. Names of its results."""
+        """Inline a subgraph on the given inputs, with constant folding; return the names of its results."""
         names = dict(zip((each.name for each in body.input), given, strict=True))
         for tensor in body.initializer:
             names[tensor.name] = self.hold(to_array(tensor))
@@ -216,12 +216,12 @@ class StepWriter(NodeWriter):
             if values is None:
                 self.nodes.append(fresh)
                 continue
-            kept = [each for each in node.output if each]
-            names |= {each: self.hold(value) for each, value in zip(kept, values, strict=True)}
+            outputs = [each for each in node.output if each]
+            names |= {each: self.hold(value) for each, value in zip(outputs, values, strict=True)}
         return [names.get(each.name, each.name) for each in body.output]
 
     def take(self, name: str, axis: int, at: int) -> str:
-        """A slice of a tensor without the dimension that it is cut along."""
+        """Slice a tensor at an index along an axis, and drop the axis."""
         shape = list(self.facts.shapes[name])
         if self.facts.version < BOUNDS_ARE_INPUTS:
             part = self.add("Gather", name, self.numbers(at), axis=axis)
@@ -231,7 +231,7 @@ class StepWriter(NodeWriter):
         return self.reshape(part, *shape)
 
     def stack(self, names: Sequence[str], axis: int) -> str:
-        """Tensors behind each other in a dimension of their own."""
+        """Stack tensors along a new axis."""
         if self.facts.version < AXES_ARE_INPUTS:
             wide = [self.add("Unsqueeze", name, axes=[axis]) for name in names]
         else:
@@ -240,7 +240,7 @@ class StepWriter(NodeWriter):
 
 
 def renamed(node: "NodeProto", names: dict[str, str], stem: str) -> "NodeProto":
-    """A copy of a node that reads other tensors; what it gives has a name of its own, noted in place."""
+    """Copy a node with renamed inputs and fresh result names, which are added to `names`."""
     from onnx import NodeProto  # noqa: PLC0415 - comes with an extra
 
     fresh = NodeProto()
@@ -253,7 +253,7 @@ def renamed(node: "NodeProto", names: dict[str, str], stem: str) -> "NodeProto":
 
 
 def read(node: "NodeProto", names: Mapping[str, str]) -> None:
-    """Let a node, and graphs inside it, read other tensors, in place."""
+    """Rename the inputs of a node and of its subgraphs, in place."""
     for number, name in enumerate(node.input):
         node.input[number] = names.get(name, name)
     for attribute in node.attribute:

@@ -1,4 +1,4 @@
-"""The converter of ONNX models, a process of its own: torch-mlir brings an MLIR that must not meet ours.
+"""Converter of ONNX models, run in a subprocess because torch-mlir brings its own MLIR, which cannot coexist with ours.
 
 ``python -m payload.importers.onnx_convert MODEL FOLDER [NAME=SIZE ...]``
 """
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 ENTRY = "main"
-MOST_DEFINED = 16  # kinds of ops that are written as ONNX defines them
+MOST_DEFINED = 16  # op types that are expanded to their ONNX function definitions
 SHORT = ("int16", "uint16")
 READ = (
     "float16",
@@ -73,28 +73,28 @@ READ = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 32, 64)),
 )
-MOST_NAMED = 3  # nodes of those that cannot be lowered
+MOST_NAMED = 3  # maximum number of names listed in a message
 DEPENDS = "the size of what it gives depends on data"
-LOCATION_PREFIX = "node "  # what names of locations in torch-mlir begin with
+LOCATION_PREFIX = "node "  # prefix of the location names passed to torch-mlir
 
 
 def notes_of_blocks(graph: "GraphProto", held: Mapping[str, HeldWeight]) -> list[str]:
-    """A note on the weights in blocks of a graph that are widened: how many there are, and the first ones."""
-    kept = {weight.node for weight in held.values()}
-    found = [node for node in graph.node if node.op_type in OF_BLOCKS and of(node, "block_size", 0)]
-    found = [node for node in found if node.output[0] not in kept]
-    if not found:
+    """Return a note on the block-quantized weights that are dequantized at import: their number and the first names."""
+    kept_nodes = {weight.node for weight in held.values()}
+    widened = [node for node in graph.node if node.op_type in OF_BLOCKS and of(node, "block_size", 0)]
+    widened = [node for node in widened if node.output[0] not in kept_nodes]
+    if not widened:
         return []
-    named = ", ".join(one_line(node.name or node.output[0])[:50] for node in found[:MOST_NAMED])
-    more = ", .." if len(found) > MOST_NAMED else ""
-    return [f"weights in blocks are held and multiplied in f32, {len(found)} in all: {named}{more}"]
+    names = ", ".join(one_line(node.name or node.output[0])[:50] for node in widened[:MOST_NAMED])
+    more = ", .." if len(widened) > MOST_NAMED else ""
+    return [f"weights in blocks are held and multiplied in f32, {len(widened)} in all: {names}{more}"]
 
 
 def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Read a model and write a folder.
+    """Convert a model and write the result to a folder.
 
     Raises:
-        UnsupportedError: The file is no model, or one that cannot be imported.
+        UnsupportedError: The file is not a model, or it cannot be imported.
     """
     say_stage(f"importing {path.name}: reading it")
     read = read_model(path, sizes)
@@ -166,13 +166,14 @@ def with_blocks(
     held: Mapping[str, HeldWeight],
     gone: Sequence[str],
 ) -> tuple[dict[str, Array], dict[str, ModelArgument]]:
-    """Weights and their arguments, once some of those in blocks were put in.
+    """Return weights and their arguments after block-quantized products were inserted.
 
     Args:
         weights: Values by name.
-        arguments: Argument of each, in order.
-        held: Weights in blocks, by the name of what they are in f32.
-        gone: Names of those whose parts follow behind all other arguments; the others stay in f32.
+        arguments: Arguments by name, in order.
+        held: Block-quantized weights, by the name of their f32 input.
+        gone: Names of f32 inputs that are replaced by their quantized parts, appended to the arguments; the other
+            inputs of `held` stay in f32.
     """
     stored = {f"{name}{end}": array for name in gone for end, array in held[name].parts.items()}
     widened = {name: np.asarray(weights[name]) for name in held.keys() - set(gone)}
@@ -184,15 +185,15 @@ def with_blocks(
 
 @dataclass(frozen=True)
 class ReadModel:
-    """A model as it was read.
+    """Model as read from the file.
 
     Attributes:
-        model: The model, in standard ops; weights are inputs of its graph.
+        model: Model in standard ops; weights are inputs of its graph.
         weights: Values of the weights, by name.
-        lying: Positions of those that are in files beside the model's own.
-        notes: Notes on what standard ops cannot say, a sentence each.
-        held: Weights that stay in blocks, by the name of the input that they are in f32.
-        results: Results as the file declares them.
+        lying: File locations of the weights that are external data, by name.
+        notes: Notes on what standard ops cannot express, one sentence each.
+        held: Weights that stay block-quantized, by the name of their f32 input.
+        results: Results as declared in the file.
     """
 
     model: "ModelProto"
@@ -204,15 +205,15 @@ class ReadModel:
 
 
 def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
-    """Parse a file, take its weights out, and write it in standard ops; weights in other files are mapped there.
+    """Parse a file, extract its weights, and rewrite it in standard ops; external weights are memory-mapped.
 
     Args:
         path: File to read.
-        sizes: Sizes of dimensions that the model leaves open, by name.
+        sizes: Sizes of symbolic dimensions, by name.
 
     Raises:
-        UnsupportedError: The file is no ONNX model, or its weights are missing; or it holds an op that is neither
-            standard nor defined here.
+        UnsupportedError: The file is not an ONNX model, its weights are missing, or it contains an op that is neither
+            standard nor rewritten here.
     """
     import onnx  # noqa: PLC0415 - comes with an extra
 
@@ -225,18 +226,18 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
         weights = take_weights(model.graph, map_entries(lying))
         onnx.load_external_data_for_model(model, str(path.parent))
         check_scales(model.graph, weights)
-        light = copy.deepcopy(model)  # what was taken out is given up with the whole alone
+        light = copy.deepcopy(model)  # protobuf frees the extracted weights only together with the original message
         held = use_standard_ops(light, sizes, weights)
         give_settings_back(light.graph, weights)
         checked = copy.deepcopy(light)
-        for tensor in checked.graph.output:  # a loop's results have no shape before its steps are written out
+        for tensor in checked.graph.output:  # results of a loop have no shape before the loop is unrolled
             tensor.type.tensor_type.shape.SetInParent()
         onnx.checker.check_model(checked, full_check=False)
     except PayloadError as error:
         raise UnsupportedError(str(error)) from error
     except UnsupportedError:
         raise
-    except Exception as error:  # protobuf, checker and files each raise their own
+    except Exception as error:  # protobuf, the checker and file access have unrelated exception types
         raise UnsupportedError(
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
@@ -244,10 +245,10 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
 
 
 def check_names(graph: "GraphProto", sizes: Mapping[str, int]) -> None:
-    """Raise unless sizes are of dimensions that a model leaves open.
+    """Raise unless all given sizes are of symbolic dimensions of the model.
 
     Raises:
-        UnsupportedError: A size is of another dimension.
+        UnsupportedError: The model has no symbolic dimension of this name.
     """
     dims = [dim for tensor in [*graph.input, *graph.output] for dim in tensor.type.tensor_type.shape.dim]
     left = sorted({dim.dim_param for dim in dims if dim.dim_param})
@@ -261,7 +262,7 @@ def check_names(graph: "GraphProto", sizes: Mapping[str, int]) -> None:
 
 
 def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:
-    """Write a model to another file, its weights in the file, at the sizes it was imported at."""
+    """Write the model with its weights embedded, and its symbolic dimensions set to the sizes of the import."""
     import onnx  # noqa: PLC0415
 
     model = onnx.load(path, load_external_data=False)
@@ -277,10 +278,10 @@ def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:
 
 
 def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of a graph's input.
+    """Return shape and dtype of a graph's input.
 
     Raises:
-        UnsupportedError: The input is no tensor, or one of a type that programs do not read.
+        UnsupportedError: The input is not a tensor, or its element type is not supported for inputs.
     """
     from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
 
@@ -299,9 +300,10 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
 
 
 def argument_of(tensor: "ValueInfoProto", bounds: Mapping[str, int], grids: Collection[str] = ()) -> ModelArgument:
-    """An input: integers are indices where they are used as such, bytes any else, and others 0 and 1.
+    """Return the argument of an input with its value range.
 
-    Coordinates in images lie outside of them, too.
+    Integers used as indices range over the indexed dimension; other 8-bit integers take all values, and other integers
+    are 0 or 1. Sampling coordinates in `grids` may lie outside of the image.
     """
     _, dtype = shape_and_dtype(tensor)
     if dtype.kind in "iu" and dtype.itemsize == 1 and tensor.name not in bounds:
@@ -315,9 +317,9 @@ def argument_of(tensor: "ValueInfoProto", bounds: Mapping[str, int], grids: Coll
 
 
 def arrange_kernels(graph: "GraphProto", arguments: Mapping[str, ModelArgument]) -> None:
-    """Let weights that are stored otherwise be inputs of that shape, and their uses read them from there, in place.
+    """Declare rearranged weights as inputs of their stored shape and restore the original layout, in place.
 
-    The graph gets the name of the payload's function.
+    The graph is named after the payload's function.
     """
     from onnx import numpy_helper  # noqa: PLC0415
     from onnx.helper import make_node, make_tensor_value_info  # noqa: PLC0415
@@ -345,25 +347,25 @@ def arrange_kernels(graph: "GraphProto", arguments: Mapping[str, ModelArgument])
 
 
 def lowered(model: "ModelProto", arguments: Collection[str], weights: Mapping[str, Array]) -> str:
-    """The text of a model; an op that torch-mlir does not know is written as ONNX defines it, where it does.
+    """Lower a model to linalg; an op unknown to torch-mlir is expanded to its ONNX function definition if it has one.
 
     Args:
-        model: The model.
+        model: Model to lower, rewritten in place.
         arguments: Names of all its weights.
-        weights: Values of those that are held as arrays.
+        weights: Values of those weights that are arrays.
 
     Raises:
-        UnsupportedError: Neither knows an op.
+        UnsupportedError: An op has neither a lowering nor a definition.
     """
     for _ in range(MOST_DEFINED):
         try:
             text = to_linalg(model, weights)
         except UnsupportedError as error:
-            guilty = guilty_node(model.graph, error)
-            ops = {error.op.removeprefix("onnx."), guilty.op_type if guilty is not None else ""}
+            failing_node = guilty_node(model.graph, error)
+            ops = {error.op.removeprefix("onnx."), failing_node.op_type if failing_node is not None else ""}
             is_written = any(define(model, op) for op in ops if op) or write_steps(model, {}, arguments, both=True)
             if not is_written:
-                raise refusal_of(model, guilty, error) from error
+                raise refusal_of(model, failing_node, error) from error
             fix_sizes(model, {}, arguments)
             name_shapes(model.graph)
             fold_constants(model, {})
@@ -376,28 +378,28 @@ def lowered(model: "ModelProto", arguments: Collection[str], weights: Mapping[st
 
 
 def guilty_node(graph: "GraphProto", error: UnsupportedError) -> "NodeProto | None":
-    """The node that an error is about, where it says its location."""
+    """Return the node that an error refers to, if it has a location."""
     number = error.location.removeprefix(LOCATION_PREFIX)
     return graph.node[int(number)] if number.isdigit() and int(number) < len(graph.node) else None
 
 
 def refusal_of(model: "ModelProto", guilty: "NodeProto | None", error: UnsupportedError) -> UnsupportedError:
-    """The error, said of the user's nodes: of the one that it names, else of those that cannot be lowered alone."""
+    """Return the error in terms of the user's nodes: the failing node, else all nodes that fail to lower alone."""
     open_ended = open_ended_node(model.graph)
     if open_ended is not None and guilty in (None, open_ended):
         return cannot_lower(open_ended.doc_string, DEPENDS)
     if guilty is not None:
         return cannot_lower(guilty.doc_string, error.why)
-    alone = lowered_alone(model)
-    if not alone:
+    failures = lowered_alone(model)
+    if not failures:
         return error
-    whats = list(dict.fromkeys(node.doc_string for node, _ in alone))
-    more = f" and {len(whats) - MOST_NAMED} more" if len(whats) > MOST_NAMED else ""
-    return cannot_lower(", ".join(whats[:MOST_NAMED]) + more, alone[0][1].why or str(alone[0][1]))
+    names = list(dict.fromkeys(node.doc_string for node, _ in failures))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return cannot_lower(", ".join(names[:MOST_NAMED]) + more, failures[0][1].why or str(failures[0][1]))
 
 
 def open_ended_node(graph: "GraphProto") -> "NodeProto | None":
-    """The first node that gives a tensor of a size that is not known, though those of all that it reads are."""
+    """Return the first node whose input shapes are all known but that has a result of unknown shape."""
     shapes = facts_of(graph).shapes
     for node in graph.node:
         if any(name not in shapes for name in node.output if name):
@@ -406,10 +408,10 @@ def open_ended_node(graph: "GraphProto") -> "NodeProto | None":
 
 
 def check_sizes(model: "ModelProto", text: str) -> None:
-    """Refuse a text whose function gives tensors of sizes that are not known.
+    """Raise if the function's signature has a dynamic size.
 
     Raises:
-        UnsupportedError: Such a size is not known; the error names the node that it comes from.
+        UnsupportedError: A size is dynamic; the message names the node that causes it.
     """
     head = next((line for line in text.splitlines() if f"@{ENTRY}(" in line), "")
     if "?" in head:
@@ -418,10 +420,10 @@ def check_sizes(model: "ModelProto", text: str) -> None:
 
 
 def lowered_alone(model: "ModelProto") -> "list[tuple[NodeProto, UnsupportedError]]":
-    """Nodes of a model that cannot be lowered as models of one node, each with what is wrong with it."""
+    """Return the nodes that fail to lower as models of one node, each with its error."""
     from onnx import helper  # noqa: PLC0415
 
-    graph, found = model.graph, list[tuple["NodeProto", UnsupportedError]]()
+    graph, failures = model.graph, list[tuple["NodeProto", UnsupportedError]]()
     typed = {value.name: value for value in [*graph.input, *graph.value_info, *graph.output]}
     held = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
@@ -432,25 +434,25 @@ def lowered_alone(model: "ModelProto") -> "list[tuple[NodeProto, UnsupportedErro
         try:
             to_linalg(helper.make_model(single, opset_imports=model.opset_import, ir_version=model.ir_version), {})
         except UnsupportedError as error:
-            found.append((node, error))
-    return found
+            failures.append((node, error))
+    return failures
 
 
 def name_locations(node: "NodeProto", name: str) -> None:
-    """Give a node, and all in graphs inside it, a name by which torch-mlir's errors tell where they are; in place."""
+    """Name a node and all nodes of its subgraphs, in place; torch-mlir's errors have the name as location."""
     for each in (node, *(inner for graph in graphs_of(node) for inner in every_node(graph))):
         each.name = name
 
 
 def to_linalg(model: "ModelProto", weights: Mapping[str, Array]) -> str:
-    """The text of a model.
+    """Lower a model to linalg with torch-mlir.
 
     Args:
-        model: The model.
-        weights: Values of inputs that are weights, by name.
+        model: Model to lower.
+        weights: Values of the inputs that are weights, by name.
 
     Raises:
-        UnsupportedError: torch-mlir does not know an op.
+        UnsupportedError: torch-mlir does not support an op.
     """
     from torch_mlir.dialects import torch as dialect  # noqa: PLC0415
     from torch_mlir.extras import onnx_importer  # noqa: PLC0415

@@ -1,10 +1,10 @@
-"""Products of quantised ONNX models: sums of whole numbers, and what is done to each in the end.
+"""Integer products of quantized ONNX models: i32 accumulation, zero-point corrections, and requantization.
 
-    (x - zx) (w - zw)   ->   x w' + c r - zx sums(w') ..     w' bytes without zero points, c = 0 where they fit
+    (x - zx) (w - zw)   ->   x w' + c r - zx sums(w') ..     w' i8 without zero points, c = 0 where they fit i8
 
-Sums of columns and the bias are one number a column, known before any call; of two activations, sums of rows and
-columns are computed in it. Products are summed in 32 bits, which hold all of them, convolutions by groups in f32, where
-it holds every sum exactly.
+The column sums of a weight and the bias are constants, one number per column; for a product of two activations, row and
+column sums are computed in the call. Accumulators are i32, and the products are checked not to overflow. Grouped
+convolutions may be computed in f32 where every sum is exact.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,21 +35,21 @@ from payload.importers.onnx_nodes import NodeWriter, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-EXACT = 2**24  # f32 holds every whole number up to here
-SUMS = 2**31 - 1  # 32 bits hold every whole number up to here
+EXACT = 2**24  # largest bound of integers that are exact in f32
+SUMS = 2**31 - 1  # largest i32
 PLANES = 4  # dimensions of an image
-FEW = 64  # products of a sum that are written one by one: more are a product of matrices
-Rows = str | WindowRows  # of bytes: the name of a matrix, or windows
-CLOSE = 1e-5  # how far the scale of a bias may be from that of the product, relative
+FEW = 64  # maximum number of products of a sum that are unrolled; longer sums are not
+Rows = str | WindowRows  # i8 left-hand side: the name of a matrix, or windows
+CLOSE = 1e-5  # relative tolerance between the scale of a bias and the scale of the product
 
 
 @dataclass(frozen=True)
 class ProductWriter:
-    """Writes the nodes of one product.
+    """Writer of the nodes of one product.
 
     Attributes:
-        held: The model.
-        writer: Takes the nodes.
+        held: State of the model's integer rewrite.
+        writer: Node writer of the product.
     """
 
     held: IntegerWriter
@@ -64,12 +64,12 @@ class ProductWriter:
         bias: Array | None = None,
         image: Image | None = None,
     ) -> bool:
-        """Hold whole numbers in steps of a product as what follows a node has them, in a shape, or as an image."""
+        """Rescale i32 sums, apply the ending that follows the node, and record the result."""
         ending = self.held.ending_of(node.output[0])
         return self.give(self.end(total, scale, ending, bias), ending, shape, image)
 
     def give(self, found: str, ending: Ending, shape: Sequence[int], image: Image | None = None) -> bool:
-        """Hold a result in its shape; with channels last if it has an image's, which it then lies in."""
+        """Record a result, reshaped to `shape`, or as it is with channels last where `image` is given."""
         y = ending.output
         self.held.done.update(node.output[0] for node in ending.nodes)
         if image is not None:
@@ -85,36 +85,39 @@ class ProductWriter:
         return True
 
     def sums(self, rows: Rows, whole: Array, zero: int, bias: Array) -> str:
-        """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias; of windows (n, h', w', n)."""
+        """Compute i32 sums (m, n) of i8 rows (m, k) minus a zero point, times a weight, plus a bias.
+
+        The sums of windows have shape (n, h', w', n).
+        """
         k = whole.shape[0]
-        middle = np.zeros(whole.shape[1], np.int64)
+        shift = np.zeros(whole.shape[1], np.int64)
         if not in_bytes(whole):
-            middle = whole.min(axis=0) - LOW
-        stored = whole - middle
+            shift = whole.min(axis=0) - LOW
+        stored = whole - shift
         name = self.held.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
         total = self.writer.add("MatMulInteger", rows if isinstance(rows, str) else rows.name, name)
-        if isinstance(rows, WindowRows):  # in the shape of an image before what follows, which is done with windows
+        if isinstance(rows, WindowRows):  # reshape first: the corrections below are computed per window
             total = self.writer.reshape(total, *rows.shape, whole.shape[1])
-        fixed = bias - zero * stored.sum(axis=0) - middle * zero * k
-        if middle.any():
-            of_rows = sums_of_rows(self.writer, rows, 1) if isinstance(rows, str) else rows.sums(self.writer)
-            columns = self.held.add_weight(f"{self.writer.stem}_middle", middle.astype(np.int32)[None])
-            total = self.writer.add("Add", total, self.writer.add("Mul", of_rows, columns))
-        if fixed.any():
+        constant = bias - zero * stored.sum(axis=0) - shift * zero * k
+        if shift.any():
+            row_sums = sums_of_rows(self.writer, rows, 1) if isinstance(rows, str) else rows.sums(self.writer)
+            columns = self.held.add_weight(f"{self.writer.stem}_middle", shift.astype(np.int32)[None])
+            total = self.writer.add("Add", total, self.writer.add("Mul", row_sums, columns))
+        if constant.any():
             total = self.writer.add(
-                "Add", total, self.held.add_weight(f"{self.writer.stem}_fixed", fixed.astype(np.int32))
+                "Add", total, self.held.add_weight(f"{self.writer.stem}_fixed", constant.astype(np.int32))
             )
         return total
 
     def dynamic_sums(self, rows: Rows, whole: Array, zero: int | str, columns: Array) -> str:
-        """Sums of bytes (m, k) less a zero point, perhaps one of the call, times a weight (k, n).
+        """Compute i32 sums of i8 rows (m, k) minus a constant or run-time zero point, times a weight (k, n).
 
         Args:
-            rows: The bytes.
-            whole: The weight.
-            zero: The zero point.
-            columns: Sums of the weight that the zero point of the call is multiplied by, (n,); of windows with a
-                number for each, (n, h', w', n).
+            rows: Left-hand side in i8.
+            whole: Weight.
+            zero: Zero point: a constant, or the name of one computed at run time.
+            columns: Column sums of the weight, (n,), which a run-time zero point is multiplied by; (n, h', w', n) for
+                windows, whose padding differs.
         """
         nothing = np.zeros(whole.shape[1], np.int64)
         if isinstance(zero, int):
@@ -124,20 +127,20 @@ class ProductWriter:
         return self.writer.add("Sub", total, self.writer.add("Mul", zero, name))
 
     def end(self, total: str, scale: Array, ending: Ending, bias: Array | None = None) -> str:
-        """Whole numbers (.., n) in steps of a product, as what follows has them: real, or bytes."""
+        """Rescale i32 sums (.., n) to what follows the product: float or i8."""
         real = self.writer.add("Cast", total, to=FLOAT)
         if ending.scale is not None and bias is None:
             steps = self.scaled(real, scale / ending.scale, "factor")
             return rounded(self.writer, steps, ending)
-        found = self.scaled(real, scale, "scale")
+        scaled = self.scaled(real, scale, "scale")
         if bias is not None:
-            found = self.writer.add("Add", found, self.held.add_weight(f"{self.writer.stem}_bias", bias))
+            scaled = self.writer.add("Add", scaled, self.held.add_weight(f"{self.writer.stem}_bias", bias))
         if ending.scale is not None:
-            return rounded(self.writer, self.writer.add("Div", found, self.writer.real(ending.scale)), ending)
-        return held_within(self.writer, found, ending)
+            return rounded(self.writer, self.writer.add("Div", scaled, self.writer.real(ending.scale)), ending)
+        return held_within(self.writer, scaled, ending)
 
     def scaled(self, real: str, factor: Array, what: str) -> str:
-        """Real numbers times one factor, or one for each column."""
+        """Multiply floats by one factor, or by one factor per column."""
         if factor.size == 1:
             return self.writer.add("Mul", real, self.writer.real(np.float32(factor.reshape(()))))
         return self.writer.add(
@@ -146,7 +149,7 @@ class ProductWriter:
 
 
 def multiply(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """MatMul of what is held in bytes, by a weight or by the same."""
+    """Rewrite MatMul of an i8 tensor by a weight or by another i8 tensor."""
     a, b = node.input
     if a not in held.scaled or a not in held.facts.shapes:
         return False
@@ -158,7 +161,7 @@ def multiply(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
 
 
 def gemm(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """Gemm of what is held in bytes, by a weight."""
+    """Rewrite Gemm of an i8 tensor by a weight."""
     a, b, *c = (name for name in node.input if name)
     if a not in held.scaled or b not in held.fixed or of(node, "transA", 0) or of(node, "alpha", 1.0) != 1.0:
         return False
@@ -172,22 +175,22 @@ def gemm(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
 
 
 def by_weight(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", weight: FixedWeight, bias: str = "") -> bool:
-    """A product of bytes by a weight (k, n)."""
+    """Rewrite the product of an i8 tensor by a weight (k, n)."""
     x, (k, n) = held.scaled[node.input[0]], weight.whole.shape
-    added = bias_of(held, bias, x.scale * weight.scale, n)
-    if not weight.along(1) or added is None or not fits(x.most, weight.whole, added):
+    integer_bias = bias_of(held, bias, x.scale * weight.scale, n)
+    if not weight.along(1) or integer_bias is None or not fits(x.most, weight.whole, integer_bias):
         held.left.append(node.doc_string)
         return False
     shape = held.facts.shapes[node.input[0]]
     rows = held.natural(writer, x.bytes)
     flat = rows if len(shape) == 2 else writer.reshape(rows, prod(shape[:-1]), k)
     product = ProductWriter(held, writer)
-    total = product.sums(flat, weight.whole, x.zero, added)
+    total = product.sums(flat, weight.whole, x.zero, integer_bias)
     return product.finish(node, total, x.scale * weight.scale, [*shape[:-1], n], real_bias(held, bias))
 
 
 def bias_of(held: IntegerWriter, name: str, scale: Array, count: int) -> Array | None:
-    """A bias in steps of the product, (n,); zeros where it is real or there is none, `None` where it is in others."""
+    """Return a bias in i32 units of the product, (n,): zeros if it is float or absent, `None` if its scale differs."""
     if not name or (name in held.known and held.known[name].dtype == np.float32):
         return np.zeros(count, np.int64)
     if name not in held.fixed:
@@ -199,18 +202,18 @@ def bias_of(held: IntegerWriter, name: str, scale: Array, count: int) -> Array |
 
 
 def real_bias(held: IntegerWriter, name: str, shape: Sequence[int] = (-1,)) -> Array | None:
-    """A bias that is real, in a shape; `None` if there is none."""
+    """Return a float bias in the given shape; `None` if there is none."""
     found = held.known.get(name)
     return found.reshape(shape) if name and found is not None and found.dtype == np.float32 else None
 
 
 def fits(most: int, whole: Array, bias: Array) -> bool:
-    """Tell whether 32 bits hold all sums of a product with a weight (k, n) and its bias, in any order of them."""
+    """Return whether i32 accumulators hold every partial sum of a product with a weight (k, n) and its bias."""
     return bool((np.abs(whole).sum(axis=0) * 2 * max(most, HIGH + 1) + np.abs(bias)).max(initial=0) < SUMS)
 
 
 def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """A product of two tensors in bytes: sums of bytes, less what their zero points add to rows and to columns."""
+    """Rewrite the product of two i8 tensors: i32 sums, minus the zero-point terms of rows and columns."""
     a, b = (held.scaled[name] for name in node.input)
     shapes = [held.facts.shapes.get(name) for name in node.input]
     result = held.facts.shapes.get(node.output[0])
@@ -232,42 +235,42 @@ def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
 
 
 def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """Conv of what is held in bytes: windows as rows of a product; by groups, in f32 where it is exact."""
+    """Rewrite Conv of an i8 tensor as a product of window rows; a grouped one by taps in i32, or in exact f32."""
     x, w, *rest = node.input
     if x not in held.scaled or w not in held.fixed or x not in held.facts.shapes:
         return False
     source, weight, bias = held.scaled[x], held.fixed[w], next(iter(rest), "")
     scale, shape, count = source.scale * weight.scale, held.facts.shapes[x], weight.whole.shape[0]
-    added = bias_of(held, bias, scale, count)
+    integer_bias = bias_of(held, bias, scale, count)
     columns = weight.whole.reshape(count, -1).T
-    if added is None or not weight.along(0) or not fits(source.most, columns, added):
+    if integer_bias is None or not weight.along(0) or not fits(source.most, columns, integer_bias):
         held.left.append(node.doc_string)
         return False
     window = window_of(node, weight.whole.shape[2:], shape[2:])
     groups = of(node, "group", 1)
     if window is not None and len(shape) == PLANES and groups > 1 and in_bytes(columns) and len(columns) <= FEW:
-        return convolve_by_groups(held, writer, node, window, added)
+        return convolve_by_groups(held, writer, node, window, integer_bias)
     if groups > 1 or len(shape) != PLANES or window is None:
-        return convolve_exactly(held, writer, node, added)
+        return convolve_exactly(held, writer, node, integer_bias)
     image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
     rows = as_rows(writer, image, window)
     product = ProductWriter(held, writer)
-    total = product.sums(rows, rows.in_order(weight.whole), source.zero, added)
+    total = product.sums(rows, rows.in_order(weight.whole), source.zero, integer_bias)
     return product.finish(node, total, scale, [], real_bias(held, bias), Image("", (*rows.shape, count)))
 
 
 def in_bytes(whole: Array) -> bool:
-    """Tell whether signed bytes hold all numbers."""
+    """Return whether all values fit i8."""
     return bool(whole.min(initial=0) >= LOW and whole.max(initial=0) <= HIGH)
 
 
 def convolve_by_groups(
     held: IntegerWriter, writer: NodeWriter, node: "NodeProto", window: PlaneWindow, bias: Array
 ) -> bool:
-    """A convolution of few channels of a group: the taps of a kernel times their weights, in 32 bits.
+    """Rewrite a grouped convolution with few channels per group: a sum of taps times their weights in i32.
 
-    Images keep their order where each channel is a group of its own; else every channel of a group meets all filters of
-    the group, (n, group, filter, h, w).
+    A depthwise convolution keeps the layout of the image; otherwise every channel of a group is multiplied by all
+    filters of the group, (n, group, filter, h, w).
     """
     x, weight, groups = held.scaled[node.input[0]], held.fixed[node.input[1]], of(node, "group", 1)
     count, shape = weight.whole.shape[0], held.facts.shapes[node.input[0]]
@@ -298,20 +301,20 @@ def convolve_by_groups(
 def channels_of_taps(
     writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence[int], groups: int
 ) -> Iterator[str]:
-    """For each weight of a kernel, what all windows have there; of groups (n, group, 1, h', w') for each channel."""
-    found = list(taps(writer, image, window, counts))
+    """Yield, for each weight of a kernel, its tap of all windows; for groups, (n, group, 1, h', w') per channel."""
+    tap_names = list(taps(writer, image, window, counts))
     if not groups:
-        yield from found
+        yield from tap_names
         return
     n, channels = image.shape[0], image.shape[1]
-    apart = [writer.reshape(each, n, groups, channels // groups, *counts) for each in found]
+    apart = [writer.reshape(each, n, groups, channels // groups, *counts) for each in tap_names]
     for channel in range(channels // groups):
         for each in apart:
             yield writer.slice(each, channel, channel + 1, 2)
 
 
 def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:
-    """A convolution in f32, of numbers so small that all sums are exact."""
+    """Rewrite a convolution in f32, where all sums of the integers are exact."""
     x, weight = held.scaled[node.input[0]], held.fixed[node.input[1]]
     count, rank = weight.whole.shape[0], weight.whole.ndim
     most = x.most * np.abs(weight.whole.reshape(count, -1)).sum(axis=1) + np.abs(bias)
@@ -322,15 +325,15 @@ def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto",
     names = [centred(writer, x, held.natural(writer, x.bytes)), kernel]
     if bias.any():
         names.append(held.add_weight(f"{writer.stem}_fixed", bias.astype(np.float32)))
-    kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
-    total, column = writer.add("Conv", *names, **kept), (count, *[1] * (rank - 2))
+    attributes = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+    total, column = writer.add("Conv", *names, **attributes), (count, *[1] * (rank - 2))
     scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
     real = real_bias(held, next(iter(node.input[2:]), ""), column)
     return ProductWriter(held, writer).finish(node, total, scale, held.facts.shapes[node.output[0]], real)
 
 
 def average(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """GlobalAveragePool: the sum of whole numbers, in 32 bits, times one factor."""
+    """Rewrite GlobalAveragePool as an i32 sum times one factor."""
     name = node.input[0]
     shape = held.facts.shapes.get(name, [])
     if name not in held.scaled or len(shape) != PLANES:
@@ -348,7 +351,7 @@ def average(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
 
 
 def multiply_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """MatMulInteger by a weight; the zero point of A may be known in the call alone."""
+    """Rewrite MatMulInteger by a weight; the zero point of A may be known at run time only."""
     a, b, a_zero, b_zero = [*node.input, "", ""][:4]
     weight, shape = held.known.get(b), held.facts.shapes.get(a, [])
     if weight is None or weight.ndim != 2 or weight.dtype.itemsize > 1 or not shape:
@@ -366,7 +369,7 @@ def multiply_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto"
 
 
 def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """ConvInteger by a weight; elements beyond the image count by the zero point, which the sums of weights tell."""
+    """Rewrite ConvInteger by a weight; the zero-point correction counts only the taps inside the image."""
     x, w, x_zero, w_zero = [*node.input, "", ""][:4]
     weight, shape = held.known.get(w), held.facts.shapes.get(x, [])
     if weight is None or weight.dtype.itemsize > 1 or len(shape) != PLANES or of(node, "group", 1) > 1:
@@ -382,16 +385,16 @@ def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto"
         return False
     image = padded(writer, held.image_of(writer, source, shape), window, zero if isinstance(zero, int) else 0)
     rows = as_rows(writer, image, window)
-    # Of what was padded by 0, no zero point is taken off.
-    seen = np.tile(window.inside(shape[2:]), (rows.shape[0], 1)).astype(np.int64)
-    of_columns = (seen @ columns.reshape(seen.shape[1], -1, count).sum(axis=1)).reshape(*rows.shape, count)
-    total = ProductWriter(held, writer).dynamic_sums(rows, rows.in_order(whole), zero, of_columns)
+    # Padded elements are 0, so that no zero point is subtracted for them.
+    inside = np.tile(window.inside(shape[2:]), (rows.shape[0], 1)).astype(np.int64)
+    column_sums = (inside @ columns.reshape(inside.shape[1], -1, count).sum(axis=1)).reshape(*rows.shape, count)
+    total = ProductWriter(held, writer).dynamic_sums(rows, rows.in_order(whole), zero, column_sums)
     writer.add("Transpose", total, into=node.output[0], perm=[0, 3, 1, 2])
     return True
 
 
 def without_zero(held: IntegerWriter, weight: Array, zero: str, axis: int) -> Array | None:
-    """A weight less its zero points, one for all or one for each index of an axis; `None` if they are not known."""
+    """Subtract the zero points from a weight, one for all or one per index of an axis; `None` if they are unknown."""
     if zero and zero not in held.known:
         return None
     whole = weight.astype(np.int64)
@@ -404,7 +407,7 @@ def without_zero(held: IntegerWriter, weight: Array, zero: str, axis: int) -> Ar
 
 
 def zero_of(held: IntegerWriter, name: str, zero: str) -> int | str | None:
-    """The zero point of a tensor held in signed bytes: a number, or the name of one that is known in the call."""
+    """Return the zero point of a tensor held in i8: a constant, or the name of one that is computed at run time."""
     if zero in held.zeros:
         return held.zeros[zero]
     shift = 128 if held.facts.kinds.get(name) == 2 else 0

@@ -1,4 +1,4 @@
-"""What is known of a quantised ONNX model while its nodes are written anew, and the nodes that are no product."""
+"""State of the integer rewrite of a quantized ONNX model, and the rewrites of nodes other than products."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ from payload.importers.onnx_values import is_foldable, replace_all
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-SHIFTS = {UINT8: 128, INT8: 0}  # what is subtracted of bytes to make them signed
+SHIFTS = {UINT8: 128, INT8: 0}  # amount to subtract to convert to i8
 PLANES = 4  # dimensions of an image
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Expand", "Tile")
 ELEMENTS = (
@@ -40,24 +40,27 @@ ELEMENTS = (
 
 @dataclass
 class IntegerWriter:
-    """Writes a model's nodes anew, in order.
+    """Writer that rewrites the nodes of a model to integer arithmetic, in topological order.
+
+    A tensor may be represented otherwise than in the model, such as in i8 or with channels last; `name_again`
+    materializes it under its own name for nodes that are not rewritten.
 
     Attributes:
-        model: Model that is written, in place.
+        model: Model that is rewritten in place.
         weights: Weights of the model, by name.
-        writers: What writes a node of a kind, and tells whether it could.
-        facts: What is known of its tensors as they are in the file.
-        known: Values of what depends on no input.
-        readers: Nodes that read each tensor; of the model's results `None` besides.
-        bytes: Tensors of the model that are held in bytes.
-        scaled: Real tensors that are held in bytes; they are written as such for nodes that read them so.
-        fixed: Real weights that are held in whole numbers.
-        images: Real tensors with channels last.
-        zeros: Zero points that are known in the call alone: names of them less 128, as int32.
-        named: Tensors that were written by their own names though they are held otherwise.
-        done: Outputs of nodes that were computed with another.
-        left: Origins of products in real numbers.
-        given: Names of the model's inputs that are no weights.
+        writers: Rewrites by op type; each returns whether it applied.
+        facts: Shapes, types and constants of the tensors in the original graph.
+        known: Values that depend on no input, by name.
+        readers: Consumers of each tensor; `None` stands for a result of the model.
+        bytes: Integer tensors of the model that are represented in i8.
+        scaled: Float tensors that are represented in i8 with a scale and a zero point.
+        fixed: Float weights that are represented as integers with scales.
+        images: Float tensors that are represented with channels last.
+        zeros: Names of run-time zero points minus 128 in i32, by name.
+        named: Tensors materialized so far under their own names.
+        done: Outputs of nodes that were fused into another.
+        left: Origins of products that stay in float.
+        given: Names of the model's inputs that are not weights.
     """
 
     model: "ModelProto"
@@ -83,7 +86,7 @@ class IntegerWriter:
         weights: dict[str, Array],
         writers: "Mapping[str, Callable[[IntegerWriter, NodeWriter, NodeProto], bool]]",
     ) -> "IntegerWriter":
-        """A writer that has read a model."""
+        """Create a writer for a model."""
         graph = model.graph
         known = {**weights, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
         readers: dict[str, list[NodeProto | None]] = {}
@@ -96,7 +99,7 @@ class IntegerWriter:
         return cls(model, weights, writers, facts_of(graph), known, readers, given=given)
 
     def write(self) -> list[str]:
-        """Write all nodes."""
+        """Rewrite all nodes; return the origins of products that stay in float."""
         graph, nodes = self.model.graph, list["NodeProto"]()
         for number, node in enumerate(list(graph.node)):
             if node.output[0] in self.done:
@@ -117,17 +120,17 @@ class IntegerWriter:
         return self.left
 
     def learn(self, node: "NodeProto") -> None:
-        """Compute what depends on no input, but for real weights of whole numbers."""
+        """Evaluate a node that depends on no input, except DequantizeLinear of integer weights."""
         if node.op_type == "DequantizeLinear" or not is_foldable(node, self.known):
             return
         try:
             values = compute_node(self.model, node, {name: self.known[name] for name in node.input if name})
-        except Exception:  # the reference lacks the op, or refuses what it reads: then it is computed in the call
+        except Exception:  # the reference lacks the op or rejects its inputs: then the node stays in the graph
             return
         self.known |= dict(zip((name for name in node.output if name), values, strict=True))
 
     def forget_unread(self) -> None:
-        """Give up weights and constants that no node reads any more."""
+        """Remove weights and constants without consumers."""
         graph = self.model.graph
         read = {name for node in graph.node for name in inputs_of(node)} | {output.name for output in graph.output}
         for name in self.weights.keys() - read:
@@ -137,7 +140,7 @@ class IntegerWriter:
         replace_all(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in read])
 
     def write_node(self, writer: NodeWriter, node: "NodeProto") -> bool:
-        """Write a node in whole numbers; tells whether it could be."""
+        """Rewrite a node to integer arithmetic; return whether a rewrite applied."""
         op = node.op_type
         if op in self.writers:
             return self.writers[op](self, writer, node)
@@ -146,7 +149,7 @@ class IntegerWriter:
         return op in ELEMENTS and self.by_elements(writer, node)
 
     def move(self, writer: NodeWriter, node: "NodeProto") -> bool:
-        """Move bytes, where real numbers or the model's own bytes are moved."""
+        """Apply an op that only moves elements to the i8 representation."""
         x, others = node.input[0], list(node.input[1:])
         if x not in self.scaled and x not in self.bytes:
             return False
@@ -159,7 +162,7 @@ class IntegerWriter:
         return True
 
     def hold_as(self, node: "NodeProto", found: Bytes) -> None:
-        """Hold what a node gives in bytes, scaled as what it reads first."""
+        """Record the i8 result of a node, with the scale and zero point of its first input."""
         x, y = node.input[0], node.output[0]
         if x in self.scaled:
             self.scaled[y] = replace(self.scaled[x], bytes=found)
@@ -167,7 +170,7 @@ class IntegerWriter:
             self.bytes[y] = found
 
     def pool(self, writer: NodeWriter, node: "NodeProto") -> bool:
-        """MaxPool: the largest bytes stand for the largest numbers."""
+        """Rewrite MaxPool in i8, whose order is that of the floats."""
         x = node.input[0]
         held = self.scaled[x].bytes if x in self.scaled else self.bytes.get(x)
         if held is None or len(self.facts.shapes.get(x, [])) != PLANES or len([n for n in node.output if n]) > 1:
@@ -175,35 +178,35 @@ class IntegerWriter:
         window = window_of(node, of(node, "kernel_shape", []), self.facts.shapes[x][2:])
         if window is None:
             return False
-        found = largest(writer, self.any_image(writer, held, self.facts.shapes[x]), window)
-        self.hold_as(node, placed(found, f"{node.output[0]}_bytes", held.shift))
+        maxima = largest(writer, self.any_image(writer, held, self.facts.shapes[x]), window)
+        self.hold_as(node, placed(maxima, f"{node.output[0]}_bytes", held.shift))
         return True
 
     def by_elements(self, writer: NodeWriter, node: "NodeProto") -> bool:
-        """Compute element by element with channels last, where what is read lies so."""
+        """Rewrite an elementwise op with channels last, if its inputs are."""
         shape = self.facts.shapes.get(node.output[0], [])
-        given = [name for name in node.input if name]
-        apart = [name for name in given if self.lies_last(name)]
-        if len(shape) != PLANES or not apart:
+        inputs = [name for name in node.input if name]
+        last = [name for name in inputs if self.lies_last(name)]
+        if len(shape) != PLANES or not last:
             return False
-        for name in given:
-            if name not in apart and (name not in self.known or self.known[name].size != 1):
+        for name in inputs:
+            if name not in last and (name not in self.known or self.known[name].size != 1):
                 return False
-            if name in apart and self.facts.shapes.get(name) != shape:
+            if name in last and self.facts.shapes.get(name) != shape:
                 return False
-        names = {name: self.real_image(writer, name).name for name in apart}
-        kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
-        y = writer.add(node.op_type, *(names.get(name, name) for name in node.input), **kept)
+        names = {name: self.real_image(writer, name).name for name in last}
+        attributes = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+        y = writer.add(node.op_type, *(names.get(name, name) for name in node.input), **attributes)
         n, c, h, w = shape
         self.images[node.output[0]] = Image(y, (n, h, w, c))
         return True
 
     def lies_last(self, name: str) -> bool:
-        """Tell whether a real tensor is held with channels last."""
+        """Return whether a float tensor is represented with channels last."""
         return name in self.images or (name in self.scaled and self.scaled[name].bytes.image is not None)
 
     def real_image(self, writer: NodeWriter, name: str) -> Image:
-        """A real tensor that is held with channels last, as such."""
+        """Return a float tensor with channels last; it must be represented so."""
         if name not in self.images:
             held = self.scaled[name]
             image = self.image_of(writer, held.bytes, self.facts.shapes[name])
@@ -211,7 +214,7 @@ class IntegerWriter:
         return self.images[name]
 
     def name_again(self, writer: NodeWriter, name: str) -> None:
-        """Write a tensor by its own name, if it is held otherwise."""
+        """Materialize a tensor under its own name, if it is represented otherwise."""
         if name in self.named:
             return
         self.named.add(name)
@@ -227,15 +230,15 @@ class IntegerWriter:
             writer.add("Cast", writer.add("Add", self.zeros[name], writer.number(128, INT32)), into=name, to=UINT8)
         elif name in self.bytes and self.bytes[name].name != name:
             held_bytes = self.bytes[name]
-            found = self.natural(writer, held_bytes)
+            signed = self.natural(writer, held_bytes)
             if held_bytes.shift:
-                wide = writer.add("Add", writer.add("Cast", found, to=INT32), writer.number(held_bytes.shift, INT32))
+                wide = writer.add("Add", writer.add("Cast", signed, to=INT32), writer.number(held_bytes.shift, INT32))
                 writer.add("Cast", wide, into=name, to=UINT8)
             else:
-                writer.add("Identity", found, into=name)
+                writer.add("Identity", signed, into=name)
 
     def add_weight(self, name: str, array: Array) -> str:
-        """Let an array be a weight of the model; gives its name."""
+        """Add an array as a weight of the model; return its name."""
         from onnx import helper  # noqa: PLC0415 - comes with an extra
 
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -244,14 +247,14 @@ class IntegerWriter:
         return name
 
     def natural(self, writer: NodeWriter, held: Bytes) -> str:
-        """Bytes in the order of the model's own dimensions."""
+        """Return i8 values in the layout of the model, transposed if they are held with channels last."""
         if held.image is not None and held.name not in self.named:
             self.named.add(held.name)
             writer.add("Transpose", held.image.name, into=held.name, perm=[0, 3, 1, 2])
         return held.name
 
     def image_of(self, writer: NodeWriter, held: Bytes, shape: Sequence[int]) -> Image:
-        """Bytes with channels last."""
+        """Return i8 values with channels last, transposed if needed."""
         if held.image is not None:
             return held.image
         name, (n, c, h, w) = f"{held.name}_image", shape
@@ -261,11 +264,11 @@ class IntegerWriter:
         return Image(name, (n, h, w, c))
 
     def any_image(self, writer: NodeWriter, held: Bytes, shape: Sequence[int]) -> Image:
-        """Bytes in the order that they have already."""
+        """Return i8 values in the layout that they already have."""
         return held.image or Image(self.natural(writer, held), tuple(shape), OWN_PLANE)
 
     def bytes_of(self, writer: NodeWriter, name: str) -> Bytes | None:
-        """A tensor of the model in signed bytes; `None` if it holds none."""
+        """Return an integer tensor of the model in i8; `None` if it is not an 8-bit tensor."""
         shift = SHIFTS.get(self.facts.kinds.get(name, 0))
         if name not in self.bytes and shift is not None and name not in self.known:
             signed = name
@@ -277,7 +280,7 @@ class IntegerWriter:
         return self.bytes.get(name)
 
     def scale_and_zero(self, node: "NodeProto", kind: int) -> tuple[np.float32, int] | None:
-        """One scale for all, and the zero point of signed bytes; `None` where they are others."""
+        """Return the scalar scale and the zero point in i8 of a node; `None` if they are not constant scalars."""
         _, scale, zero = [*node.input, ""][:3]
         step, at = self.known.get(scale), self.known.get(zero, np.zeros((), np.int8 if kind == INT8 else np.uint8))
         if step is None or step.size > 1 or step.dtype != np.float32 or at.size > 1:
@@ -288,7 +291,7 @@ class IntegerWriter:
         return np.float32(step.reshape(())), int(at.reshape(())) - SHIFTS[kind]
 
     def quantise(self, writer: NodeWriter, node: "NodeProto") -> bool:
-        """QuantizeLinear: divided, rounded to even, held in range."""
+        """Rewrite QuantizeLinear: divide, round to even, saturate."""
         x, y = node.input[0], node.output[0]
         kind = self.facts.kinds.get(y, 0)
         settings = self.scale_and_zero(node, kind)
@@ -300,8 +303,8 @@ class IntegerWriter:
         ending = Ending(y, scale=settings[0], zero=settings[1], shift=SHIFTS[kind])
         if self.lies_last(x):
             image = self.real_image(writer, x)
-            found = rounded(writer, writer.add("Div", image.name, writer.real(settings[0])), ending)
-            self.bytes[y] = Bytes(f"{y}_bytes", ending.shift, replace(image, name=found))
+            quantized = rounded(writer, writer.add("Div", image.name, writer.real(settings[0])), ending)
+            self.bytes[y] = Bytes(f"{y}_bytes", ending.shift, replace(image, name=quantized))
             return True
         self.name_again(writer, x)
         divided = writer.add("Div", x, writer.real(settings[0]))
@@ -309,14 +312,14 @@ class IntegerWriter:
         return True
 
     def dequantise(self, writer: NodeWriter, node: "NodeProto") -> bool:
-        """DequantizeLinear: held in bytes until a node reads it otherwise."""
+        """Record DequantizeLinear as an i8 representation, materialized only for float consumers."""
         (x, scale, zero), y = [*node.input, ""][:3], node.output[0]
         kind = self.facts.kinds.get(x, 0)
         if x in self.known:
-            found = fixed_weight(self.known[x], self.known.get(scale), self.known.get(zero) if zero else None, node)
-            if found is not None and (not zero or zero in self.known):
-                self.fixed[y] = found
-            return found is not None
+            weight = fixed_weight(self.known[x], self.known.get(scale), self.known.get(zero) if zero else None, node)
+            if weight is not None and (not zero or zero in self.known):
+                self.fixed[y] = weight
+            return weight is not None
         settings = self.scale_and_zero(node, kind)
         held = self.bytes_of(writer, x) if settings is not None else None
         if settings is None or held is None:
@@ -325,7 +328,7 @@ class IntegerWriter:
         return True
 
     def dynamic(self, writer: NodeWriter, node: "NodeProto") -> bool:
-        """DynamicQuantizeLinear: as ONNX defines it, unsigned bytes held signed."""
+        """Rewrite DynamicQuantizeLinear by its definition; u8 values are held in i8."""
         x, (y, scale, zero) = node.input[0], node.output
         self.name_again(writer, x)
         nothing, steps = writer.real(0.0), writer.real(255.0)
@@ -333,57 +336,57 @@ class IntegerWriter:
         least = writer.add("Min", writer.add("ReduceMin", x, keepdims=0), nothing)
         step = writer.add("Div", writer.add("Sub", most, least), steps, into=scale)
         at = writer.add("Round", writer.add("Clip", writer.add("Div", writer.add("Neg", least), step), nothing, steps))
-        moved = writer.add("Add", writer.add("Round", writer.add("Div", x, step)), at)
-        lower = writer.add("Sub", writer.add("Clip", moved, nothing, steps), writer.real(128.0))
+        shifted = writer.add("Add", writer.add("Round", writer.add("Div", x, step)), at)
+        lower = writer.add("Sub", writer.add("Clip", shifted, nothing, steps), writer.real(128.0))
         self.bytes[y] = Bytes(writer.add("Cast", lower, into=f"{y}_bytes", to=INT8), 128)
         whole = writer.add("Cast", writer.add("Sub", at, writer.real(128.0)), to=INT32)
         self.zeros[zero] = whole
         return True
 
     def ending_of(self, name: str) -> Ending:
-        """What follows a product, as far as it can be computed with it."""
-        found = Ending(name)
-        while len(readers := self.readers.get(found.output, [])) == 1:
+        """Return the chain of Relu, Clip and QuantizeLinear after a product that can be fused with it."""
+        ending = Ending(name)
+        while len(readers := self.readers.get(ending.output, [])) == 1:
             node = readers[0]
-            if node is None or node.input[0] != found.output:
+            if node is None or node.input[0] != ending.output:
                 break
-            y, nodes = node.output[0], (*found.nodes, node)
+            y, nodes = node.output[0], (*ending.nodes, node)
             if node.op_type == "Relu":
-                found = replace(found, output=y, low=max(found.low, 0.0), high=max(found.high, 0.0), nodes=nodes)
+                ending = replace(ending, output=y, low=max(ending.low, 0.0), high=max(ending.high, 0.0), nodes=nodes)
             elif node.op_type == "Clip" and all(not n or n in self.known for n in node.input[1:]):
                 low, high = ([*node.input[1:], "", ""][position] for position in (0, 1))
                 least = float(self.known[low].reshape(())) if low else -np.inf
                 most = float(self.known[high].reshape(())) if high else np.inf
-                ends = (min(max(end, least), most) for end in (found.low, found.high))
-                found = replace(found, output=y, low=next(ends), high=next(ends), nodes=nodes)
+                ends = (min(max(end, least), most) for end in (ending.low, ending.high))
+                ending = replace(ending, output=y, low=next(ends), high=next(ends), nodes=nodes)
             elif node.op_type == "QuantizeLinear":
                 kind = self.facts.kinds.get(y, 0)
                 settings = self.scale_and_zero(node, kind)
                 if settings is None:
                     break
-                return replace(found, output=y, scale=settings[0], zero=settings[1], shift=SHIFTS[kind], nodes=nodes)
+                return replace(ending, output=y, scale=settings[0], zero=settings[1], shift=SHIFTS[kind], nodes=nodes)
             else:
                 break
-        return found
+        return ending
 
 
 def placed(image: Image, name: str, shift: int) -> Bytes:
-    """An image as bytes that are known by a name."""
+    """Return the i8 representation of an image under a name."""
     return Bytes(image.name, shift) if image.plane == OWN_PLANE else Bytes(name, shift, image)
 
 
 def without_unread(nodes: "Sequence[NodeProto]", results: set[str]) -> "list[NodeProto]":
-    """Nodes whose results are read, in order."""
-    read, kept = set(results), list["NodeProto"]()
+    """Remove nodes whose results are not read; keep the order."""
+    read, live = set(results), list["NodeProto"]()
     for node in reversed(nodes):
         if read & set(node.output):
-            kept.append(node)
+            live.append(node)
             read.update(inputs_of(node))
-    return kept[::-1]
+    return live[::-1]
 
 
 def check_scale(scale: Array, node: "NodeProto") -> None:
-    """Refuse a scale that is none.
+    """Raise unless all scales are positive and finite.
 
     Raises:
         UnsupportedError: A scale is 0, negative or not finite.
@@ -394,7 +397,7 @@ def check_scale(scale: Array, node: "NodeProto") -> None:
 
 
 def fixed_weight(whole: Array, scale: Array | None, zero: Array | None, node: "NodeProto") -> FixedWeight | None:
-    """A weight of whole numbers; `None` where groups of it share a scale, or it is none."""
+    """Return an integer weight with its scales; `None` if it is quantized by blocks, or not an integer weight."""
     wide = whole.dtype.name in ("int8", "uint8", "int4", "uint4", "int32")
     if scale is None or scale.dtype != np.float32 or scale.ndim > 1 or of(node, "block_size", 0) or not wide:
         return None

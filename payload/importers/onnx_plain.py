@@ -1,4 +1,4 @@
-"""Ops that torch-mlir reads otherwise than ONNX says, or never comes to an end with: written as others."""
+"""Rewrites of ONNX ops that torch-mlir lowers differently from the ONNX specification, or that make it hang."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from autotune.core.payload import Array
 
 PLANES = 4  # dimensions of images
-FLOAT, WHOLE = 1, 7  # ONNX's numbers of f32 and i64
-AXES, STEPS = 3, 4  # positions of the axes of a pad and a slice among their inputs, and of a slice's steps
+FLOAT, WHOLE = 1, 7  # TensorProto.FLOAT and TensorProto.INT64
+AXES, STEPS = 3, 4  # input positions of the axes of Pad and Slice, and of the steps of Slice
 PADS_CHOSEN = ("auto_pad", "output_shape", "pads")
-BEFORE_ALL = -(1 << 63)  # where a slice ends that has the first element, backwards
+BEFORE_ALL = -(1 << 63)  # end of a backward slice that includes the first element
 PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]] = {
     "reflect": lambda size, low, high: (range(low, 0, -1), range(size - 2, size - 2 - high, -1)),
     "edge": lambda size, low, high: ([0] * low, [size - 1] * high),
     "wrap": lambda size, low, high: ([i % size for i in range(-low, 0)], [i % size for i in range(high)]),
-}  # by mode: the elements that are put in front of so many, and behind
+}  # by mode: indices of the elements to prepend and to append, from (size, low, high)
 
 
 def write_plainly(model: "ModelProto") -> None:
-    """Rewrite such ops of a model, in place, and say what is left to defaults; all shapes are inferred."""
+    """Apply `REWRITES` to a model in place, and make default attributes explicit; all shapes must be inferred."""
     for node in model.graph.node:
         say_defaults(model, node)
     rewrite_nodes(model.graph, REWRITES)
@@ -55,9 +55,10 @@ def write_plainly(model: "ModelProto") -> None:
 def rewrite_nodes(
     graph: "GraphProto", rewrites: Mapping[str, Rewrite], weights: "dict[str, Array] | None" = None
 ) -> bool:
-    """Write nodes of a graph as others, by their ops, in place; all shapes are inferred. Returns whether one was.
+    """Rewrite nodes of a graph by op type, in place; return whether any was rewritten.
 
-    Of weights, arrays of inputs of the graph by name, those are removed that only such nodes read.
+    All shapes must be inferred. Entries of `weights`, arrays of graph inputs by name, that are no longer read after the
+    rewrite are removed.
     """
     known = weights if weights is not None else {}
     facts, nodes, is_any = replace(facts_of(graph), weights=known), list["NodeProto"](), False
@@ -76,34 +77,34 @@ def rewrite_nodes(
 
 
 def copy_given(graph: "GraphProto", output: "ValueInfoProto") -> None:
-    """Let a result that no node computes, but an input or a constant is, be a copy of it."""
+    """Insert an Identity for a graph output that is an input or an initializer."""
     from onnx import helper  # noqa: PLC0415 - comes with an extra
 
     if not any(output.name in node.output for node in graph.node):
-        given, output.name = output.name, f"{output.name}_result"
-        graph.node.append(helper.make_node("Identity", [given], [output.name]))
+        source, output.name = output.name, f"{output.name}_result"
+        graph.node.append(helper.make_node("Identity", [source], [output.name]))
 
 
 def define(model: "ModelProto", op: str) -> bool:
-    """Write all nodes of an op as ONNX itself defines it by others, in place; returns whether it does."""
+    """Inline the ONNX function definition of all nodes of an op type, in place; return whether it has one."""
     from onnx import inliner  # noqa: PLC0415 - comes with an extra
 
     nodes, origins = [node for node in model.graph.node if node.op_type == op], origins_of(model.graph)
     for node in nodes:
         say_defaults(model, node, every=True)
     try:
-        found = inliner.inline_selected_functions(model, [("", op)], inline_schema_functions=True) if nodes else model
-    except RuntimeError:  # of a shape that it asks for, and that is not known
+        inlined = inliner.inline_selected_functions(model, [("", op)], inline_schema_functions=True) if nodes else model
+    except RuntimeError:  # the definition depends on a shape that is unknown
         return False
-    if not nodes or any(node.op_type == op for node in found.graph.node):
+    if not nodes or any(node.op_type == op for node in inlined.graph.node):
         return False
-    model.CopyFrom(found)
+    model.CopyFrom(inlined)
     take_origins(model.graph, origins)
     return True
 
 
 def name_shapes(graph: "GraphProto") -> None:
-    """Let what asks for a shape that is known be a constant, in place."""
+    """Replace Shape nodes of known shapes by constants, in place."""
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
 
     known, left = facts_of(graph), []
@@ -118,7 +119,7 @@ def name_shapes(graph: "GraphProto") -> None:
 
 
 def say_defaults(model: "ModelProto", node: "NodeProto", *, every: bool = False) -> None:
-    """Let a node say the real numbers that its op has by default, or all: torch-mlir has some of them rounded."""
+    """Make default float attributes explicit, or all defaults with `every`: torch-mlir has rounded copies of some."""
     from onnx import AttributeProto, defs  # noqa: PLC0415
 
     versions = {each.domain: each.version for each in model.opset_import}
@@ -132,7 +133,7 @@ def say_defaults(model: "ModelProto", node: "NodeProto", *, every: bool = False)
 
 
 def spread_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """DepthToSpace, of which torch-mlir knows one mode: reshaped, transposed, reshaped."""
+    """Rewrite DepthToSpace, of which torch-mlir supports one mode, as reshape, transpose, reshape."""
     side, by_columns = of(node, "blocksize", 1), of(node, "mode", "DCR") == "CRD"
     if len(facts.shapes[node.input[0]]) != PLANES:
         return False
@@ -145,7 +146,7 @@ def spread_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
 
 
 def gather_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """SpaceToDepth whose channels come first, which torch-mlir takes for the other: reshaped, transposed, reshaped."""
+    """Rewrite SpaceToDepth in CRD mode, which torch-mlir treats as DCR, as reshape, transpose, reshape."""
     side, shape = of(node, "blocksize", 1), facts.shapes[node.input[0]]
     if of(node, "mode", "DCR") != "CRD" or len(shape) != PLANES:
         return False
@@ -157,16 +158,16 @@ def gather_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
 
 
 def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """A pad by what is padded: slices of that in a row, an axis at a time.
+    """Rewrite Pad in reflect, edge or wrap mode as a concatenation of slices, one axis at a time.
 
-    torch-mlir reads element by element where it mirrors, and comes to no end where it wraps around.
+    torch-mlir reads reflected padding element by element, and hangs on wrapped padding.
     """
     shape, inputs, mode = facts.shapes[node.input[0]], dict(enumerate(node.input)), of(node, "mode", "constant")
-    given = of(node, "pads", facts.constants.get(inputs.get(1, "")))
+    pads = of(node, "pads", facts.constants.get(inputs.get(1, "")))
     axes = facts.constants.get(inputs[AXES]) if inputs.get(AXES) else range(len(shape))
-    if given is None or axes is None:
+    if pads is None or axes is None:
         return False
-    last, pairs = node.input[0], zip(axes, given[: len(axes)], given[len(axes) :], strict=True)
+    last, pairs = node.input[0], zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)
     amounts = [(int(axis) % len(shape), int(low), int(high)) for axis, low, high in pairs if low or high]
     if mode == "constant":
         return pad_what_is_cut(writer, node, amounts, shape)
@@ -184,7 +185,7 @@ def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 def pad_what_is_cut(
     writer: NodeWriter, node: "NodeProto", amounts: Sequence[tuple[int, int, int]], shape: Sequence[int]
 ) -> bool:
-    """A pad of fewer than no elements: a slice, then a pad. torch-mlir takes one that keeps the shape for nothing."""
+    """Rewrite a constant Pad with negative amounts as a slice and a pad: torch-mlir may drop it as a no-op."""
     cut = [each for each in amounts if min(each[1:]) < 0]
     if not cut:
         return False
@@ -201,7 +202,7 @@ def pad_what_is_cut(
 
 
 def begin_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Slice backwards from behind the last element, which is from the last one: torch-mlir counts those behind, too."""
+    """Clamp the bounds of a backward Slice that starts past the last element, which torch-mlir does not do."""
     inputs, shape = dict(enumerate(node.input)), facts.shapes[node.input[0]]
     starts, ends, steps = (facts.constants.get(inputs.get(number, "")) for number in (1, 2, STEPS))
     if starts is None or ends is None or steps is None or steps.size == 0 or steps.min() > 0:
@@ -224,13 +225,13 @@ def begin_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 
 
 def copies(writer: NodeWriter, x: str, axis: int, indices: Sequence[int]) -> list[str]:
-    """Slices along an axis that have its elements at some indices, in order."""
+    """Return slices of `x` along an axis that select the given indices in order, one slice per consecutive run."""
     runs = [[index for _, index in run] for _, run in groupby(enumerate(indices), lambda each: each[1] - each[0])]
     return [writer.slice(x, run[0], run[-1] + 1, axis) for run in runs]
 
 
 def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """LRN: torch-mlir takes one more channel in front than ONNX where their number is even."""
+    """Rewrite LRN: for an even window size, torch-mlir's window begins one channel earlier than ONNX's."""
     size, x, shape = of(node, "size", 1), node.input[0], facts.shapes[node.input[0]]
     factor, bias, beta = (np.array(of(node, name, 0.0), np.float32) for name in ("alpha", "bias", "beta"))
     zeros = [np.zeros([shape[0], count, *shape[2:]], np.float32) for count in ((size - 1) // 2, size // 2)]
@@ -244,7 +245,7 @@ def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensor
 
 
 def cast_indices(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """OneHot by real numbers: of whole ones, their fractions cut off, where the reference compares them as they are."""
+    """Truncate float indices of OneHot to integers, where the ONNX reference would compare them without truncation."""
     if facts.kinds[node.input[0]] not in REAL:
         return False
     indices = writer.add("Cast", node.input[0], to=WHOLE)
@@ -253,7 +254,7 @@ def cast_indices(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 
 
 def normalize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """LpNormalization: a vector of zeros stays one, which torch-mlir divides by its norm."""
+    """Rewrite LpNormalization so that a vector of zeros stays zero; torch-mlir divides it by its norm."""
     x, axis = node.input[0], writer.numbers(of(node, "axis", -1))
     is_square = of(node, "p", 2) == 2
     total = writer.add("ReduceSum", writer.add("Mul", x, x) if is_square else writer.add("Abs", x), axis, keepdims=1)
@@ -264,14 +265,14 @@ def normalize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> boo
 
 
 def gelu_by_tanh(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """The approximate Gelu, which torch-mlir takes for the other."""
+    """Rewrite the tanh approximation of Gelu, which torch-mlir treats as the exact form."""
     x = node.input[0]
     is_approximate = of(node, "approximate", "none") == "tanh" and facts.kinds[x] == FLOAT
     return is_approximate and by_tanh(writer, x, FLOAT, node.output[0])
 
 
 def bend_softly(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Softsign, which torch-mlir does not know, nor ONNX's inliner at the versions that models are in."""
+    """Rewrite Softsign, which neither torch-mlir nor ONNX's inliner supports at the opset versions of models."""
     x = node.input[0]
     above = writer.add("Add", writer.add("Abs", x), writer.number(1, facts.kinds[x]))
     writer.add("Div", x, above, into=node.output[0])
@@ -279,7 +280,7 @@ def bend_softly(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 
 
 def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """A product of a batch of matrices and a vector, which torch-mlir knows of one matrix: the vector is one, too."""
+    """Rewrite MatMul of batched matrices and a vector as matrix products; torch-mlir supports a single matrix only."""
     shapes = [facts.shapes.get(name, []) for name in node.input]
     ranks = [len(shape) for shape in shapes]
     if min(ranks) != 1 or max(ranks) <= 2:
@@ -293,7 +294,7 @@ def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
 
 
 def scale_product(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Gemm of two matrices alone, whose product torch-mlir does not scale."""
+    """Rewrite Gemm without C, whose product torch-mlir does not scale by alpha."""
     scale = of(node, "alpha", 1.0)
     if scale == 1 or any(node.input[2:]):
         return False
@@ -304,24 +305,24 @@ def scale_product(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 
 
 def say_transposed_pads(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """ConvTranspose that chooses its pads, or says what it gives: with the pads as numbers, which torch-mlir reads.
+    """Make the pads of a ConvTranspose with `auto_pad` or `output_shape` explicit, as torch-mlir requires.
 
     Raises:
-        UnsupportedError: ONNX has results behind the last window, which ONNX Runtime cuts off.
+        UnsupportedError: A stride exceeds the dilated kernel, where ONNX and ONNX Runtime differ in the result's size.
     """
-    auto, given = of(node, "auto_pad", "NOTSET"), of(node, "output_shape", [])
+    auto, output_shape = of(node, "auto_pad", "NOTSET"), of(node, "output_shape", [])
     sizes, kernel = facts.shapes[node.input[0]][2:], facts.shapes.get(node.input[1], [])[2:]
     rank = len(sizes)
-    if (auto not in ("SAME_UPPER", "SAME_LOWER") and not given) or len(kernel) != rank:
+    if (auto not in ("SAME_UPPER", "SAME_LOWER") and not output_shape) or len(kernel) != rank:
         return False
     strides, dilations = (of(node, name, [1] * rank) for name in ("strides", "dilations"))
-    more = of(node, "output_padding", [0] * rank)
-    wanted = given[-rank:] if given else [size * step for size, step in zip(sizes, strides, strict=True)]
+    out_pads = of(node, "output_padding", [0] * rank)
+    wanted = output_shape[-rank:] if output_shape else [size * step for size, step in zip(sizes, strides, strict=True)]
     spans = [
-        strides[d] * (sizes[d] - 1) + more[d] + (kernel[d] - 1) * dilations[d] + 1 - wanted[d] for d in range(rank)
+        strides[d] * (sizes[d] - 1) + out_pads[d] + (kernel[d] - 1) * dilations[d] + 1 - wanted[d] for d in range(rank)
     ]
     if min(spans) < 0:
-        if given:
+        if output_shape:
             return False
         raise cannot_lower(node.doc_string, f"its strides must be at most what its kernel covers for {auto}")
     halves = [(span // 2, span - span // 2) for span in spans]
@@ -333,7 +334,7 @@ def say_transposed_pads(writer: NodeWriter, node: "NodeProto", facts: KnownTenso
 
 
 def cut_transposed(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """ConvTranspose of other pads in front than behind, which torch-mlir does not know: cut from one without any."""
+    """Rewrite ConvTranspose with asymmetric pads, which torch-mlir lacks, as one without pads and a slice."""
     spatial = facts.shapes[node.input[0]][2:]
     pads, result = list(of(node, "pads", [])), facts.shapes.get(node.output[0])
     rank = len(spatial)
@@ -349,7 +350,7 @@ def cut_transposed(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -
 
 
 def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """BitShift by amounts that may be negative, or of all bits: those leave the sign alone, or zeros."""
+    """Rewrite BitShift for amounts outside ``[0, bits)``: a right shift leaves the sign bits, a left shift zeros."""
     x, amount = node.input
     kind = facts.kinds[x]
     bits = 8 * dtype_of(kind).itemsize
@@ -360,7 +361,7 @@ def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
     least = writer.add("GreaterOrEqual", amount, zero)
     inside = writer.add("And", least, writer.add("Less", amount, writer.number(bits, kind)))
     held = writer.add("Where", inside, amount, writer.number(bits - 1, kind))
-    if direction == "RIGHT":  # the last element holds the sign
+    if direction == "RIGHT":  # a shift by bits - 1 leaves the sign in every bit
         writer.add("BitShift", x, held, into=node.output[0], direction=direction)
         return True
     writer.add("Where", inside, writer.add("BitShift", x, held, direction=direction), zero, into=node.output[0])
@@ -368,10 +369,10 @@ def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 
 
 def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Partial products, in twice as many elements at each step: ``y[i - 1] y[i]``, then ``y[i - 2] y[i]`` and so on.
+    """Rewrite CumProd as a parallel prefix scan with doubling steps: ``y[i - 1] y[i]``, then ``y[i - 2] y[i]``, ...
 
-    Partial sums of integers likewise. Those of f32 are loops (`payload.importers.scan_loops`), which torch-mlir knows
-    from the first element on, and with each in its own sum.
+    CumSum of integers likewise. CumSum of f32 stays a loop (`payload.importers.scan_loops`); torch-mlir supports it
+    forward and inclusive only, so that exclusive and reverse ones are shifted and reversed here.
     """
     x, axis_input = node.input
     exclusive, backward = bool(of(node, "exclusive", 0)), bool(of(node, "reverse", 0))
@@ -403,16 +404,16 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 
 
 def norm_of_one(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Norms and logarithms of sums along axes of one element, on which torch-mlir crashes."""
+    """Rewrite norms and log-sums along axes of one element, on which torch-mlir crashes."""
     x, result = node.input[0], facts.shapes.get(node.output[0])
     if result is None or prod(result) != prod(facts.shapes[x]):
         return False
-    given = {"ReduceL2": "Abs", "ReduceLogSum": "Log", "ReduceLogSumExp": "Identity"}[node.op_type]
-    writer.reshape(writer.add(given, x), *result, into=node.output[0])
+    op_type = {"ReduceL2": "Abs", "ReduceLogSum": "Log", "ReduceLogSumExp": "Identity"}[node.op_type]
+    writer.reshape(writer.add(op_type, x), *result, into=node.output[0])
     return True
 
 
-# What ONNX's own reference reads otherwise, too, and what is of whole numbers: written as others before that is asked.
+# Rewrites applied before the ONNX reference runs: ops it computes differently as well, and ops on integers.
 FIRST: dict[str, Rewrite] = {
     "ConvTranspose": say_transposed_pads,
     "GatherElements": read_by_axis,

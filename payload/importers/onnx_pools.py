@@ -1,8 +1,8 @@
-"""Pools of which the last window ends behind the pad (`ceil_mode`): the pad is made as long as it needs.
+"""Rewrites of ONNX pooling ops: `ceil_mode` and `auto_pad` become explicit pads, and argmax is computed if needed.
 
-torch-mlir, and ONNX's inference of shapes, count windows that begin behind the pad, which are none; and torch-mlir
-divides by elements behind it. Pads that a pool chooses itself (`auto_pad`) are said as numbers: ONNX's reference has
-others than ONNX Runtime.
+With `ceil_mode`, the trailing pad is extended until the last window ends in it: torch-mlir and ONNX's shape inference
+count windows that begin beyond the pad, and torch-mlir includes elements beyond it in the divisor. `auto_pad` is made
+explicit because ONNX's reference and ONNX Runtime choose different pads.
 """
 
 from collections.abc import Sequence
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
-NONE, SAME = "NOTSET", "SAME"  # of `auto_pad`
-FLOAT, REAL = 1, (1, 10, 11, 16)  # ONNX's numbers of f32; and of f32, f16, f64 and bf16
+NONE, SAME = "NOTSET", "SAME"  # values of `auto_pad`: a value, and a prefix
+FLOAT, REAL = 1, (1, 10, 11, 16)  # TensorProto.FLOAT; element types f32, f16, f64 and bf16
 REPLACED = ("auto_pad", "ceil_mode", "pads")
-PLANE = 2  # dimensions of one
-MOST_TAPS = 125  # elements of a window whose indices are compared one by one
+PLANE = 2  # number of spatial dimensions of 2-D pooling
+MOST_TAPS = 125  # maximum size of a window whose argmax is computed by unrolled comparisons
 
 
 def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """A max pool that torch-mlir does not know or gets wrong: of whole numbers, or one that says where maxima are.
+    """Rewrite a MaxPool that torch-mlir lacks or lowers incorrectly: on integers, or with indices of the maxima.
 
     Raises:
-        UnsupportedError: Windows are too large for their indices to be compared.
+        UnsupportedError: Windows have more than `MOST_TAPS` elements.
     """
     x, shape = node.input[0], facts.shapes[node.input[0]]
     indices = node.output[1] if len(node.output) > 1 else ""
@@ -50,7 +50,7 @@ def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
     if not is_real:
         writer.add("Cast", names[0], to=facts.kinds[x], into=node.output[0])
     planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * len(shape[2:])) * prod(shape[2:])
-    if is_lowered:  # torch-mlir counts in each plane, ONNX in all of them
+    if is_lowered:  # indices of torch-mlir are relative to each (batch, channel) plane, those of ONNX to the tensor
         writer.add("Add", names[1], writer.constant(planes), into=indices)
     elif indices:
         if prod(windows.kernel) > MOST_TAPS:
@@ -63,34 +63,34 @@ def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
 def argmax_in_windows(
     writer: NodeWriter, given: tuple[str, int], planes: Array, windows: "Windows", *, by_columns: bool
 ) -> str:
-    """Indices of the first maxima of windows among all elements of a tensor of real numbers.
+    """Return the index of the first maximum of every window, among all elements of a float tensor.
 
     Args:
         writer: Writer of the nodes.
-        given: Name of the tensor, and ONNX's number of its type.
-        planes: Index of the first element of each of its planes.
+        given: Name of the tensor, and its element type in TensorProto.
+        planes: Index of the first element of each (batch, channel) plane.
         windows: Windows of the pool.
-        by_columns: Whether elements of a plane are counted along its first dimension first.
+        by_columns: Whether indices in a plane are column-major.
     """
     (x, kind), rank = given, planes.ndim - 2
     pads = [0, 0, *windows.pads[:rank], 0, 0, *windows.pads[rank:]]
     padded = writer.add("Pad", x, writer.numbers(*pads), writer.number(-np.inf, kind)) if any(pads) else x
     taps = [windows.tap(which, by_columns=by_columns) for which in np.ndindex(*windows.kernel)]
-    best, found = "", writer.constant(planes + first_inside(taps))
+    best, indices = "", writer.constant(planes + first_inside(taps))
     for tap in taps:
         bounds = (tap.begins, tap.ends, range(2, 2 + rank), tap.steps)
         part = writer.add("Slice", padded, *(writer.numbers(*each) for each in bounds))
         if best:
             is_more = writer.add("Greater", part, best)
-            found = writer.add("Where", is_more, writer.constant(planes + tap.indices), found)
+            indices = writer.add("Where", is_more, writer.constant(planes + tap.indices), indices)
             best = writer.add("Where", is_more, part, best)
         else:
             best = part
-    return found
+    return indices
 
 
 def first_inside(taps: "Sequence[Tap]") -> Array:
-    """Of each window, the index of the first element that is in the image."""
+    """Return the index of the first element of each window that is inside the image."""
     first = np.zeros_like(taps[0].indices)
     for tap in reversed(taps):
         first = np.where(tap.inside, tap.indices, first)
@@ -98,7 +98,7 @@ def first_inside(taps: "Sequence[Tap]") -> Array:
 
 
 def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
-    """What a max pool gives: maxima, and their indices among all elements."""
+    """Compute a max pool in NumPy: maxima, and their indices among all elements."""
     shape, rank = x.shape, x.ndim - 2
     windows, by_columns = Windows(node, list(shape[2:])), bool(of(node, "storage_order", 0))
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
@@ -106,18 +106,18 @@ def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
     taps = [windows.tap(which, by_columns=by_columns) for which in np.ndindex(*windows.kernel)]
     parts = [padded[tap.cut] for tap in taps]
     best = parts[0]
-    found = np.broadcast_to(first_inside(taps), best.shape)
+    indices = np.broadcast_to(first_inside(taps), best.shape)
     for tap, part in zip(taps[1:], parts[1:], strict=True):
-        found = np.where(part > best, tap.indices, found)
+        indices = np.where(part > best, tap.indices, indices)
         best = np.maximum(best, part)
     planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * rank) * prod(shape[2:])
-    return best, planes + found
+    return best, planes + indices
 
 
 def means_of_windows(node: "NodeProto", x: Array) -> Array:
-    """What an average pool gives; NaN of windows without an element."""
+    """Compute an average pool in NumPy; windows without an element yield NaN."""
     windows = Windows(node, list(x.shape[2:]))
-    wide = x.astype(np.result_type(x, np.float32))  # as NumPy's mean of f16 has it
+    wide = x.astype(np.result_type(x, np.float32))  # f16 accumulates in f32, as in numpy.mean
     padded = np.pad(wide, [(0, 0), (0, 0), *windows.sides])
     ones = np.pad(np.ones(x.shape[2:], np.int64), windows.sides)
     cuts = [windows.tap(which, by_columns=False).cut for which in np.ndindex(*windows.kernel)]
@@ -128,14 +128,14 @@ def means_of_windows(node: "NodeProto", x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Tap:
-    """One element of every window.
+    """The same element (tap) of every window.
 
     Attributes:
-        begins: Position of that of the first window in the padded image.
-        ends: Behind that of the last one.
-        steps: Distances from one to the next.
-        indices: Index of each in the image; any number where it is outside.
-        inside: Whether each lies in the image.
+        begins: Position of the first window's tap in the padded image.
+        ends: End of the slice: the position after the last window's tap.
+        steps: Distances between the taps of consecutive windows.
+        indices: Index of each tap in the image; arbitrary where it is outside.
+        inside: Whether each tap is inside the image.
     """
 
     begins: Sequence[int]
@@ -146,20 +146,20 @@ class Tap:
 
     @property
     def cut(self) -> tuple[Any, ...]:
-        """What an array of the padded image is indexed by."""
+        """Slices of the padded image that select the tap of every window."""
         return (..., *map(slice, self.begins, self.ends, self.steps))
 
 
 class Windows:
-    """Windows of a pool, along each of its dimensions.
+    """Windows of a pool along each spatial dimension.
 
     Args:
-        node: The pool.
-        shape: Sizes that windows slide along.
+        node: Pooling node.
+        shape: Spatial sizes of its input.
 
     Attributes:
-        counts: How many windows there are.
-        ends: How long the pad behind must be for the last one to end in it.
+        counts: Number of windows.
+        ends: Trailing pads in which the last windows end.
     """
 
     def __init__(self, node: "NodeProto", shape: list[int]) -> None:
@@ -184,30 +184,30 @@ class Windows:
 
     @property
     def pads(self) -> list[int]:
-        """Pads in which all windows end."""
+        """Leading and trailing pads, in ONNX order, in which all windows end."""
         return [*self._before, *self.ends]
 
     @property
     def sides(self) -> list[tuple[int, int]]:
-        """Those pads, before and behind each dimension."""
+        """Pads as (leading, trailing) of each dimension."""
         return list(zip(self._before, self.ends, strict=True))
 
     @property
     def is_plain(self) -> bool:
-        """Whether torch-mlir finds indices in them: of two dimensions, pads alike on both sides, without dilations."""
+        """Whether torch-mlir computes their argmax: 2-D, symmetric pads, no dilation."""
         return len(self._shape) == PLANE and self._before == self.ends and set(self._dilations) == {1}
 
     @property
     def kernel(self) -> list[int]:
-        """Elements of a window along each dimension."""
+        """Sizes of a window."""
         return list(self._kernel)
 
     def tap(self, which: Sequence[int], *, by_columns: bool) -> Tap:
-        """An element of every window.
+        """Return the tap of every window at a position.
 
         Args:
             which: Position in the window.
-            by_columns: Whether indices are counted along the first dimension first.
+            by_columns: Whether indices are column-major.
         """
         begins = [at * dilation for at, dilation in zip(which, self._dilations, strict=True)]
         ends = [b + (n - 1) * s + 1 for b, n, s in zip(begins, self.counts, self._steps, strict=True)]
@@ -220,7 +220,7 @@ class Windows:
         return Tap(begins, ends, self._steps, indices, inside)
 
     def counted(self) -> Array:
-        """Of each window, its elements that are not behind the pad that the node says."""
+        """Return the number of elements of each window that are not beyond the node's own pads."""
         counts = np.ones((), np.int64)
         for d, size in enumerate(self._shape):
             begins = np.arange(self.counts[d]) * self._steps[d] - self._before[d]
@@ -230,18 +230,16 @@ class Windows:
 
 
 def chosen_pads(auto: str, size: int, step: int, covered: int) -> tuple[int, int]:
-    """Pads before and behind that a pool chooses, along a dimension of so many elements."""
+    """Return the leading and trailing pad that `auto_pad` chooses along a dimension of `size` elements."""
     need = max(0, (-(-size // step) - 1) * step + covered - size) if auto.startswith(SAME) else 0
     less, more = need // 2, need - need // 2
     return (more, less) if auto == "SAME_LOWER" else (less, more)
 
 
 def end_next_pool(model: "ModelProto") -> bool:
-    """Let the windows of a model's next pool with `ceil_mode` or pads of its choice end in pads that it says, in place.
+    """Rewrite the first pool with `ceil_mode` or `auto_pad` to explicit pads, in place; return whether there was one.
 
-    Returns whether there was one.
-
-    Shapes must be inferred: what was inferred of results behind the pool may have been wrong.
+    Shapes must be inferred. They must be inferred again afterwards, because those of later results may have been wrong.
     """
     graph = model.graph
     pools = [(number, node) for number, node in enumerate(graph.node) if node.op_type in POOLS and not node.domain]
@@ -258,7 +256,7 @@ def end_next_pool(model: "ModelProto") -> bool:
 
 
 def write_ended(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> None:
-    """A pool with pads that it says and without `ceil_mode`, and what corrects its means."""
+    """Write a pool with explicit pads and without `ceil_mode`, and a factor that corrects its means."""
     x = node.input[0]
     windows = Windows(node, facts.shapes[x][2:])
     attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name not in REPLACED}

@@ -1,8 +1,8 @@
-"""LSTM, GRU and RNN in the forms that torch-mlir does not lower, or lowers wrongly, by ops that it does.
+"""Rewrites of LSTM, GRU and RNN in forms that torch-mlir does not lower, or lowers incorrectly.
 
-backward over x   ->   forward over the reverse of x, reversed
-both directions   ->   one of each, behind each other
-peepholes, lengths of sequences, activations of one's own   ->   all steps, one after the other
+reverse over x   ->   forward over the reverse of x, reversed
+bidirectional   ->   one of each, concatenated
+peepholes, sequence lengths, custom activations   ->   unrolled steps
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-MOST_STEPS = 512  # that are written out
+MOST_STEPS = 512  # maximum number of unrolled steps
 INPUTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 STATES = {"LSTM": 2, "GRU": 1, "RNN": 1}
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
@@ -29,7 +29,7 @@ NOT_PLAIN = {"P", "sequence_lens", *PARAMETERS}  # inputs and attributes of thos
 
 
 def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """Write a recurrent op as plain ones, or as its steps; returns whether it had to be."""
+    """Rewrite a recurrent op as plain forward ones, or unroll it; return whether that was necessary."""
     inputs = {name: given for name, given in zip(INPUTS, node.input, strict=False) if given}
     if any(name not in known.shapes for name in inputs.values()):
         return False
@@ -71,16 +71,16 @@ def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors)
 
 
 def activations_of(node: "NodeProto", ways: int) -> list[str]:
-    """Names of the functions of a recurrent op, for each direction."""
+    """Return the activation functions of a recurrent op, for each direction."""
     given = of(node, "activations", None)
     return [name.decode() for name in given] if given else [*ACTIVATIONS[node.op_type]] * ways
 
 
 def check(node: "NodeProto", functions: Sequence[str], steps: int) -> None:
-    """Refuse forms that are not written.
+    """Raise for unsupported forms.
 
     Raises:
-        UnsupportedError: A function is not known or has parameters, values are clipped, or steps are many.
+        UnsupportedError: An activation is unknown or has parameters, values are clipped, or there are too many steps.
     """
     unknown = [name for name in functions if name not in [each.lower() for each in KNOWN]]
     named = [each.name for each in node.attribute if each.name in PARAMETERS]
@@ -95,13 +95,13 @@ class Cell:
     """One direction of a recurrent op.
 
     Attributes:
-        writer: Writes the nodes.
-        node: The op.
-        inputs: Names of what it reads, of this direction; states and X with the time first.
-        time: Steps.
-        batch: Sequences.
-        functions: Activations of it, in lower case.
-        known: What is known of tensors.
+        writer: Writer of the nodes.
+        node: Recurrent op.
+        inputs: Names of the inputs of this direction; X and states are time-major.
+        time: Number of steps.
+        batch: Number of sequences.
+        functions: Activations, in lower case.
+        known: Shapes and types of the tensors.
     """
 
     writer: NodeWriter
@@ -113,7 +113,7 @@ class Cell:
     known: KnownTensors
 
     def plain(self, *, backward: bool) -> list[str]:
-        """A forward op; names of Y (T, 1, B, H), Y_h and Y_c (1, B, H)."""
+        """Add a forward op; return the names of Y (T, 1, B, H), Y_h and Y_c (1, B, H)."""
         w, op = self.writer, self.node.op_type
         given = [self.inputs.get(name, "") for name in INPUTS[: 5 + STATES[op]]]
         given[0] = w.backwards(given[0], 0) if backward else given[0]
@@ -125,7 +125,7 @@ class Cell:
         return [w.backwards(names[0], 0) if backward else names[0], *names[1:]]
 
     def steps(self, *, backward: bool) -> list[str]:
-        """All steps; names of the same."""
+        """Unroll all steps; return the same names as `plain`."""
         w, op = self.writer, self.node.op_type
         hidden = self.known.shapes[self.node.input[2]][-1]
         gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
@@ -162,36 +162,36 @@ class Cell:
         return [w.add("Concat", *ordered, axis=0), *last]
 
     def matrix(self, name: str, wide: int) -> str:
-        """Weights (1, G, I) as (I, G)."""
+        """Transpose weights (1, G, I) to (I, G)."""
         inner = self.known.shapes[self.node.input[INPUTS.index(name)]][-1]
         return self.writer.add("Transpose", self.writer.reshape(self.inputs[name], wide, inner), perm=[1, 0])
 
     def biases(self, wide: int) -> list[str]:
-        """Biases of what is read and of what is kept, if there are any."""
+        """Return the biases of the input and of the recurrent state, if there are any."""
         if "B" not in self.inputs:
             return []
         flat = self.writer.reshape(self.inputs["B"], 2 * wide)
         return [self.writer.slice(flat, each * wide, (each + 1) * wide, 0) for each in range(2)]
 
     def peepholes(self, hidden: int) -> list[str]:
-        """Weights of the cell in the gates i, o, f, if there are any."""
+        """Return the peephole weights of the gates i, o, f, if there are any."""
         if "P" not in self.inputs:
             return []
         flat = self.writer.reshape(self.inputs["P"], 3 * hidden)
         return [self.writer.slice(flat, each * hidden, (each + 1) * hidden, 0) for each in range(3)]
 
     def act(self, number: int, x: str) -> str:
-        """One of the functions."""
+        """Apply an activation function."""
         name = next(each for each in KNOWN if each.lower() == self.functions[number])
         return self.writer.add(name, x)
 
     def parts(self, x: str, count: int) -> list[str]:
-        """Gates behind each other, in parts."""
+        """Split concatenated gates."""
         hidden = self.known.shapes[self.node.input[2]][-1]
         return [self.writer.slice(x, each * hidden, (each + 1) * hidden, 1) for each in range(count)]
 
     def lstm(self, x: str, states: Sequence[str], again: str, bias: str, gaps: Sequence[str]) -> list[str]:
-        """A step of an LSTM; gates i, o, f, c."""
+        """Add a step of an LSTM; gates i, o, f, c."""
         w, (h, c) = self.writer, states
         kept = w.add("MatMul", h, again)
         total = w.add("Add", x, w.add("Add", kept, bias) if bias else kept)
@@ -206,7 +206,7 @@ class Cell:
         return [w.add("Mul", self.act(0, o), self.act(2, fresh)), fresh]
 
     def gru(self, x: str, states: Sequence[str], again: str, bias: str, _: Sequence[str]) -> list[str]:
-        """A step of a GRU; gates z, r, h."""
+        """Add a step of a GRU; gates z, r, h."""
         w, (h,) = self.writer, states
         hidden = self.known.shapes[self.node.input[2]][-1]
         kept = w.add("MatMul", h, again)
@@ -223,13 +223,13 @@ class Cell:
         return [w.add("Add", w.add("Mul", self.one_less(z), fresh), w.add("Mul", z, h))]
 
     def rnn(self, x: str, states: Sequence[str], again: str, bias: str, _: Sequence[str]) -> list[str]:
-        """A step of a plain recurrent layer."""
+        """Add a step of a plain RNN."""
         w = self.writer
         kept = w.add("MatMul", states[0], again)
         return [self.act(0, w.add("Add", x, w.add("Add", kept, bias) if bias else kept))]
 
     def one_less(self, x: str) -> str:
-        """``1 - x``."""
+        """Add ``1 - x``."""
         return self.writer.add("Sub", self.writer.number(1.0, self.known.kinds[self.node.input[0]]), x)
 
 

@@ -1,4 +1,4 @@
-"""Contrib ops of optimised transformers, by ONNX Runtime's definitions of them: norms, attention, rotary positions."""
+"""Rewrites of ONNX Runtime's contrib ops for transformers to standard ops: norms, attention, rotary embedding."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,35 +10,35 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-NORMS = 17  # the first version that has LayerNormalization
-SETTLED = 18  # the first one where means take their axes as an input
-LOWEST = -3.4028234663852886e38  # what hides the tokens behind one
+NORMS = 17  # first opset version with LayerNormalization
+SETTLED = 18  # first opset version whose ReduceMean takes its axes as an input
+LOWEST = -3.4028234663852886e38  # score of tokens that causal attention masks: the lowest f32
 
 
 def given(node: "NodeProto", index: int) -> str:
-    """Name of an input; empty where it is left out."""
+    """Return the name of an input; empty if it is omitted."""
     return node.input[index] if index < len(node.input) else ""
 
 
 def asked(node: "NodeProto", index: int) -> str:
-    """Name of an output; empty where it is left out."""
+    """Return the name of an output; empty if it is omitted."""
     return node.output[index] if index < len(node.output) else ""
 
 
 def are_known(node: "NodeProto", known: KnownTensors) -> bool:
-    """Return whether shapes and types of all that a node reads are known."""
+    """Return whether shapes and types of all inputs of a node are known."""
     return all(name in known.shapes and name in known.kinds for name in node.input if name)
 
 
 def mean(w: NodeWriter, x: str, known: KnownTensors) -> str:
-    """Means of the last dimension."""
+    """Add the mean over the last dimension."""
     if known.version < SETTLED:
         return w.add("ReduceMean", x, axes=[-1], keepdims=1)
     return w.add("ReduceMean", x, w.numbers(-1), keepdims=1)
 
 
 def normed(w: NodeWriter, x: str, scale: str, bias: str, *, epsilon: float, known: KnownTensors, into: str) -> None:
-    """A layer norm over the last dimension."""
+    """Add a layer norm over the last dimension."""
     kind = known.kinds[scale]
     if known.version >= NORMS:
         w.add("LayerNormalization", x, scale, *([bias] if bias else []), into=into, axis=-1, epsilon=epsilon)
@@ -50,13 +50,13 @@ def normed(w: NodeWriter, x: str, scale: str, bias: str, *, epsilon: float, know
 
 
 def root_normed(w: NodeWriter, x: str, scale: str, *, epsilon: float, known: KnownTensors, into: str) -> None:
-    """A norm by the root mean square of the last dimension."""
+    """Add an RMS norm over the last dimension."""
     squares = w.add("Add", mean(w, w.add("Mul", x, x), known), w.number(epsilon, known.kinds[scale]))
     w.add("Mul", w.add("Div", x, w.add("Sqrt", squares)), scale, into=into)
 
 
 def skip_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """``norm(x + skip + bias)``, and the sum."""
+    """Rewrite SkipLayerNormalization: ``norm(x + skip + bias)``, and the sum."""
     if not are_known(node, known) or asked(node, 1) or asked(node, 2):
         return False
     is_simple = node.op_type.startswith("SkipSimplified")
@@ -76,7 +76,7 @@ def skip_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 
 def simple_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """A norm by the root mean square of the last dimension."""
+    """Rewrite SimplifiedLayerNormalization: an RMS norm over the last dimension."""
     if not are_known(node, known) or asked(node, 1):
         return False
     if of(node, "axis", -1) not in (-1, len(known.shapes[node.input[0]]) - 1):
@@ -87,7 +87,7 @@ def simple_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 
 def embed_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """``norm(words + positions + segments)``, the numbers of tokens that a mask shows, and the sum."""
+    """Rewrite EmbedLayerNormalization: ``norm(words + positions + segments)``, the mask's token counts, and the sum."""
     if not are_known(node, known):
         return False
     ids, segments, words, positions, kinds, scale, shift, mask, position_ids = (
@@ -115,7 +115,7 @@ def embed_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 
 def heads_of(w: NodeWriter, x: str, shape: list[int], heads: int) -> str:
-    """Rows (B, T, N D) as heads (B, N, T, D)."""
+    """Split rows (B, T, N D) into heads (B, N, T, D)."""
     batch, size, width = shape
     return w.add("Transpose", w.reshape(x, batch, size, heads, width // heads), perm=[0, 2, 1, 3])
 
@@ -123,14 +123,14 @@ def heads_of(w: NodeWriter, x: str, shape: list[int], heads: int) -> str:
 def hidden_by(
     w: NodeWriter, mask: str, shapes: tuple[int, int, int], *, node: "NodeProto", known: KnownTensors
 ) -> str | None:
-    """What a mask adds to scores (B, N, S, T): nothing, or a low number; `None` for a form that is not known.
+    """Add the additive mask of scores (B, N, S, T), 0 or a low number; return `None` for an unsupported shape.
 
     Args:
-        w: Writes the nodes.
-        mask: Lengths (B,), or tokens that are seen (B, T) or (B, S, T).
-        shapes: Batch, queries, keys.
-        node: The attention.
-        known: What is known of tensors.
+        w: Writer of the nodes.
+        mask: Name of the lengths (B,), or of the visible tokens (B, T) or (B, S, T).
+        shapes: Batch size, number of queries, number of keys.
+        node: Attention node.
+        known: Shapes and types of the tensors.
     """
     batch, queries, keys = shapes
     shape, kind = known.shapes[mask], known.kinds[node.input[0]]
@@ -154,9 +154,9 @@ def attend(
     more: str,
     known: KnownTensors,
 ) -> bool:
-    """Attention of heads (B, N, S, D), (B, N, T, D) and (B, N, T, V), as rows (B, S, N V).
+    """Add attention of heads (B, N, S, D), (B, N, T, D) and (B, N, T, V), with a result (B, S, N V).
 
-    The sizes are B, S, T, D and N V. Returns whether the form of the mask is known.
+    The sizes are B, S, T, D and N V. Return whether the mask's shape is supported.
     """
     batch, queries, keys, depth, wide = sizes
     low = hidden_by(w, mask, (batch, queries, keys), node=node, known=known) if mask else ""
@@ -177,7 +177,7 @@ def attend(
 
 
 def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """Attention of one input, whose queries, keys and values are one product."""
+    """Rewrite Attention, whose queries, keys and values are one product of one input."""
     x, weights, bias, mask, past, more = (given(node, index) for index in range(6))
     if not are_known(node, known) or past or asked(node, 1) or of(node, "do_rotary", 0) or given(node, 6):
         return False
@@ -194,7 +194,7 @@ def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 
 def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """Attention of queries, keys and values that are given each as rows (B, T, N D)."""
+    """Rewrite MultiHeadAttention, whose queries, keys and values are separate rows (B, T, N D)."""
     q, k, v, bias, mask, more, *others = (given(node, index) for index in range(10))
     shapes = [known.shapes.get(name, []) for name in (q, k, v)]
     if not are_known(node, known) or any(others) or asked(node, 1) or any(len(shape) != 3 for shape in shapes):
@@ -212,9 +212,9 @@ def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) 
 
 
 def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """Pairs of a head's numbers, turned by angles of their positions: halves of it, or neighbours.
+    """Rewrite RotaryEmbedding: rotate pairs of a head's columns, from its two halves or adjacent ones (interleaved).
 
-    ONNX Runtime's own has positions as its second input, ONNX's as its last.
+    ONNX Runtime's op has the positions as its second input, ONNX's as its last.
     """
     names = [given(node, index) for index in range(4)]
     x, position_ids, cosines, sines = names if node.domain else (names[0], names[3], names[1], names[2])
@@ -254,7 +254,7 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 def table_rows(
     w: NodeWriter, table: str, position_ids: str, *, batch: int, size: int, known: KnownTensors
 ) -> str | None:
-    """Rows of a table of angles for each token, (B or 1, T, 1, D / 2); `None` for a form that is not known."""
+    """Gather the angles of each token, (B or 1, T, 1, D / 2); return `None` for an unsupported form."""
     half = known.shapes[table][-1]
     if not position_ids:
         return w.reshape(table, batch, size, 1, half) if known.shapes[table] == [batch, size, half] else None

@@ -1,11 +1,11 @@
-"""Unsigned integers of ONNX models: computed as wider signed ones, as MLIR's own integers have no sign.
+"""Widening of unsigned integers in ONNX models to signed ones, since integers are signless in MLIR.
 
     BitwiseNot(x: u8)   ->   Sub(255, x: i32)
     Add(a: u8, b: u8)   ->   Mod(Add(a: i32, b: i32), 256)
 
-Integers of 8 and 16 bits are i32, those of 32 bits i64, inputs and results of the model included; all stay in the range
-of their own type. An op that is not known to be right then is refused, by its node. QuantizeLinear by several scales is
-written out here for signed bytes, too, as torch-mlir does not lower it.
+Integers of 8 and 16 bits become i32, those of 32 bits i64, including inputs and results of the model; all values stay
+in the range of their original type. An op that is not known to be correct on widened values is rejected. QuantizeLinear
+with several scales is rewritten here for i8 as well, because torch-mlir does not lower it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,12 @@ from payload.importers.onnx_values import replace_all
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-FLOAT, INT8, INT32, INT64, DOUBLE = 1, 3, 6, 7, 11  # ONNX's numbers of types
-BITS = {2: 8, 4: 16, 12: 32}  # of uint8, uint16 and uint32, by those numbers
+FLOAT, INT8, INT32, INT64, DOUBLE = 1, 3, 6, 7, 11  # element types in TensorProto
+BITS = {2: 8, 4: 16, 12: 32}  # bit widths of uint8, uint16 and uint32
 WIDER = {2: INT32, 4: INT32, 12: INT64}
 REFUSED = {13: "uint64", 21: "uint4", 25: "uint2"}
-EXACT = 2**24 // 255**2  # products of 8 bits whose sum f32 holds exactly
-# Ops that give the same of wider integers, as long as what they read is in the range of the narrower.
+EXACT = 2**24 // 255**2  # maximum number of 8-bit products whose sum is exact in f32
+# Ops whose result is the same on widened integers, provided that their inputs are in the range of the original type.
 SAME = frozenset(
     [
         "Abs",
@@ -84,7 +84,7 @@ SAME = frozenset(
         "Where",
     ]
 )
-# Ops whose low bits depend on low bits alone: computed wider, then cut off.
+# Ops whose low result bits depend on low input bits alone: computed on widened integers, then truncated.
 WRAPS = frozenset(
     [
         "Add",
@@ -103,10 +103,10 @@ WRAPS = frozenset(
 
 
 def widen_unsigned(model: "ModelProto", weights: dict[str, Array]) -> None:
-    """Compute a model's unsigned integers as wider signed ones, in place; its weights, too.
+    """Widen the unsigned integers of a model and its weights to signed ones, in place.
 
     Raises:
-        UnsupportedError: An op on unsigned integers is not known, or an integer has 64 bits or 4.
+        UnsupportedError: An op on unsigned integers is not supported, or an unsigned type has 64, 4 or 2 bits.
     """
     define(model, "DynamicQuantizeLinear")
     fix_sizes(model, {}, weights)
@@ -143,17 +143,17 @@ def widen_unsigned(model: "ModelProto", weights: dict[str, Array]) -> None:
 
 
 def check_kind(what: str, kind: int) -> None:
-    """Refuse unsigned integers that nothing here is wider than, or narrower than bytes.
+    """Raise for unsigned types that cannot be widened, or are narrower than 8 bits.
 
     Raises:
-        UnsupportedError: A tensor holds such.
+        UnsupportedError: The element type is in `REFUSED`.
     """
     if kind in REFUSED:
         raise cannot_lower(what, f"{REFUSED[kind]} is not known; cast it in the model")
 
 
 def reads_unsigned_inside(node: "NodeProto") -> bool:
-    """Return whether graphs inside a node have unsigned integers of their own."""
+    """Return whether subgraphs of a node contain unsigned integers."""
     kinds = BITS.keys() | REFUSED.keys()
     for graph in graphs_of(node):
         if any(tensor.data_type in kinds for tensor in graph.initializer) or kinds & set(
@@ -169,7 +169,7 @@ def reads_unsigned_inside(node: "NodeProto") -> bool:
 
 
 def widened(tensor: "TensorProto") -> "TensorProto":
-    """A constant in its wider type."""
+    """Return a constant in its widened type."""
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
 
     if tensor.data_type not in WIDER:
@@ -179,13 +179,13 @@ def widened(tensor: "TensorProto") -> "TensorProto":
 
 
 def widen(tensor: "ValueInfoProto") -> None:
-    """Give an input or a result its wider type, in place."""
+    """Change an input or a result to its widened type, in place."""
     kind = tensor.type.tensor_type
     kind.elem_type = WIDER.get(kind.elem_type, kind.elem_type)
 
 
 def write_node(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Write an op on unsigned integers as ones on wider integers; returns whether that is known."""
+    """Rewrite an op on unsigned integers to widened ones; return whether it is supported."""
     own = WRITTEN.get(node.op_type)
     if own is not None:
         return own(writer, node, facts)
@@ -199,7 +199,7 @@ def write_node(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
 
 
 def wrap(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """An op whose result may leave the range: its low bits."""
+    """Compute an op on widened integers and truncate its result, which may leave the range."""
     from onnx import NodeProto  # noqa: PLC0415
 
     kind = facts.kinds.get(node.output[0], 0)
@@ -214,12 +214,12 @@ def wrap(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
 
 
 def cut(writer: NodeWriter, x: str, kind: int, into: str) -> None:
-    """The low bits of wider integers."""
+    """Truncate widened integers to their low bits."""
     writer.add("Mod", x, writer.number(2 ** BITS[kind], WIDER[kind]), into=into)
 
 
 def cast(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Cast and CastLike: the low bits of what is cast to unsigned integers; others are as they are, being positive."""
+    """Rewrite Cast and CastLike: casts to unsigned types truncate; casts from them are unchanged (non-negative)."""
     before, after = facts.kinds.get(node.input[0], 0), facts.kinds.get(node.output[0], 0)
     if not after:
         return False
@@ -231,26 +231,26 @@ def cast(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
 
 
 def invert(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """BitwiseNot: the distance from the largest."""
+    """Rewrite BitwiseNot as the difference from the largest value."""
     kind = facts.kinds[node.input[0]]
     writer.add("Sub", writer.number(2 ** BITS[kind] - 1, WIDER[kind]), node.input[0], into=node.output[0])
     return True
 
 
 def resize(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """Resize, where elements are taken as they are."""
+    """Keep Resize in nearest mode, which copies elements."""
     writer.nodes.append(node)
     return bool(of(node, "mode", "nearest") == "nearest")
 
 
 def power(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """A power of real numbers, whose exponent alone is an integer."""
+    """Keep Pow of floats with an unsigned exponent."""
     writer.nodes.append(node)
     return facts.kinds.get(node.input[0]) in (FLOAT, DOUBLE)
 
 
 def spread(writer: NodeWriter, name: str, facts: KnownTensors, rank: int, axis: int) -> str:
-    """Scales or zero points in the shape that they are broadcast from: one, or one for each index of an axis."""
+    """Reshape scales or zero points for broadcasting: one for all, or one per index of an axis."""
     shape = facts.shapes[name]
     if len(shape) != 1:
         return name
@@ -261,17 +261,17 @@ def spread(writer: NodeWriter, name: str, facts: KnownTensors, rank: int, axis: 
 
 
 def are_simple(facts: KnownTensors, *names: str) -> bool:
-    """Return whether scales and zero points are one for all, or one for each index of an axis."""
+    """Return whether scales and zero points are scalars or 1-D, one per index of an axis."""
     return all(len(facts.shapes.get(name, [0, 0])) <= 1 for name in names if name)
 
 
 def quantizes_by_several(node: "NodeProto", facts: KnownTensors) -> bool:
-    """Return whether a node is QuantizeLinear by scales of an axis or of blocks."""
+    """Return whether a node is QuantizeLinear with several scales, of an axis or of blocks."""
     return node.op_type == "QuantizeLinear" and prod(facts.shapes.get(node.input[1], [])) > 1
 
 
 def quantize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """QuantizeLinear: rounded to even, then saturated."""
+    """Rewrite QuantizeLinear: divide, round to even, add the zero point, saturate."""
     x, scale, zero = [*node.input, ""][:3]
     kind, size = facts.kinds.get(node.output[0], 0), of(node, "block_size", 0)
     if x not in facts.shapes or kind not in (*BITS, INT8) or not (size or are_simple(facts, scale, zero)):
@@ -289,7 +289,7 @@ def quantize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
 
 
 def repeat(writer: NodeWriter, name: str, shape: Sequence[int], axis: int, size: int) -> str:
-    """Scales or zero points of blocks along an axis of a shape, each as often as its block has elements."""
+    """Repeat scales or zero points of blocks along an axis for every element of their block."""
     axis %= len(shape)
     before, behind = shape[:axis], shape[axis + 1 :]
     blocks = writer.reshape(name, *before, shape[axis] // size, 1, *behind)
@@ -298,44 +298,44 @@ def repeat(writer: NodeWriter, name: str, shape: Sequence[int], axis: int, size:
 
 
 def saturate(writer: NodeWriter, x: str, zero: str, kind: int, into: str) -> None:
-    """Real numbers rounded, beside a zero point, and held in the range of an integer type, unsigned or of 8 bits."""
+    """Round floats, add a zero point, and saturate to the range of an unsigned or 8-bit integer type."""
     rounded = writer.add("Round", x)
-    moved = writer.add("Add", rounded, real(writer, zero)) if zero else rounded
+    shifted = writer.add("Add", rounded, real(writer, zero)) if zero else rounded
     ends = np.iinfo(dtype_of(kind))
-    held = writer.add("Clip", moved, writer.real(ends.min), writer.real(ends.max))
-    writer.add("Cast", held, into=into, to=WIDER.get(kind, kind))
+    clipped = writer.add("Clip", shifted, writer.real(ends.min), writer.real(ends.max))
+    writer.add("Cast", clipped, into=into, to=WIDER.get(kind, kind))
 
 
 def dequantize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """DequantizeLinear."""
+    """Rewrite DequantizeLinear: subtract the zero point and multiply by the scale."""
     x, scale, zero = [*node.input, ""][:3]
     if x not in facts.shapes or of(node, "block_size", 0) or not are_simple(facts, scale, zero):
         return False
     rank, axis = len(facts.shapes[x]), of(node, "axis", 1)
-    moved = centred(writer, x, spread(writer, zero, facts, rank, axis) if zero else "", FLOAT)
+    difference = centred(writer, x, spread(writer, zero, facts, rank, axis) if zero else "", FLOAT)
     factor = real(writer, spread(writer, scale, facts, rank, axis))
     kind = facts.kinds.get(node.output[0]) or facts.kinds[scale]
-    writer.add("Cast", writer.add("Mul", moved, factor), into=node.output[0], to=kind)
+    writer.add("Cast", writer.add("Mul", difference, factor), into=node.output[0], to=kind)
     return True
 
 
 def real(writer: NodeWriter, x: str, kind: int = FLOAT) -> str:
-    """Numbers in f32, or f64."""
+    """Cast to f32, or to another float type."""
     return writer.add("Cast", x, to=kind)
 
 
 def centred(writer: NodeWriter, x: str, zero: str, kind: int) -> str:
-    """Integers beside their zero point, as real numbers."""
+    """Cast integers to float and subtract their zero point."""
     return writer.add("Sub", real(writer, x, kind), real(writer, zero, kind)) if zero else real(writer, x, kind)
 
 
 def kind_of_sums(terms: int) -> int:
-    """The type of real numbers that holds a sum of so many products of 8 bits exactly."""
+    """Return the float type that holds a sum of `terms` 8-bit products exactly."""
     return FLOAT if terms <= EXACT else DOUBLE
 
 
 def multiply(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """MatMulInteger and QLinearMatMul: products of integers in real numbers that hold them exactly."""
+    """Rewrite MatMulInteger and QLinearMatMul as float products, in a type that holds the integer sums exactly."""
     is_scaled = node.op_type == "QLinearMatMul"
     if is_scaled:
         a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = node.input
@@ -363,14 +363,14 @@ def multiply(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
 
 
 def rescale(writer: NodeWriter, total: str, scales: tuple[str, str, str]) -> str:
-    """Sums of products of integers in the scale of the result, as ONNX Runtime does: one factor in f32."""
+    """Scale sums of integer products to the result with one f32 factor, as ONNX Runtime does."""
     a, b, scale = (real(writer, name) for name in scales)
     factor = writer.add("Div", writer.add("Mul", a, b), scale)
     return writer.add("Mul", real(writer, total), factor)
 
 
 def convolve(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """ConvInteger and QLinearConv: products of integers in real numbers that hold them exactly."""
+    """Rewrite ConvInteger and QLinearConv as float convolutions, in a type that holds the integer sums exactly."""
     is_scaled, bias = node.op_type == "QLinearConv", ""
     if is_scaled:
         x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, bias = [*node.input, ""][:9]
@@ -385,16 +385,16 @@ def convolve(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
     rank, kind = len(facts.shapes[w]), kind_of_sums(prod(facts.shapes[w][1:]))
     kernel = centred(writer, w, spread(writer, w_zero, facts, rank, 0) if w_zero else "", kind)
     image = centred(writer, x, spread(writer, x_zero, facts, rank, 0) if x_zero else "", kind)
-    kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
-    total = writer.add("Conv", image, kernel, **kept)
+    attributes = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+    total = writer.add("Conv", image, kernel, **attributes)
     if not is_scaled:
         writer.add("Cast", total, into=node.output[0], to=INT32)
         return True
     if bias:
         total = writer.add("Add", real(writer, total, INT32), spread(writer, bias, facts, rank, 1))
     scales = (x_scale, spread(writer, w_scale, facts, rank, 1), scale)
-    one = spread(writer, zero, facts, rank, 1)
-    saturate(writer, rescale(writer, total, scales), one, facts.kinds[zero], node.output[0])
+    zero_point = spread(writer, zero, facts, rank, 1)
+    saturate(writer, rescale(writer, total, scales), zero_point, facts.kinds[zero], node.output[0])
     return True
 
 

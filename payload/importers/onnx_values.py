@@ -1,4 +1,4 @@
-"""What an ONNX model computes before any input is known, and which of its tensors are weights."""
+"""Constant folding of ONNX models, extraction of weights, and bounds of index tensors."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-MOST_RANK = 16  # numbers of a shape that are looked at
-MOST_FOLDED = 1 << 22  # elements: what is larger, and than what it is made of, is computed again rather than kept
-# Inputs that say how an op works rather than what it works on, by op; importers must see their values.
+MOST_RANK = 16  # maximum number of sizes of a shape that are examined
+MOST_FOLDED = 1 << 22  # maximum elements of a folded constant that is larger than its inputs
+# Inputs that parametrize an op like attributes, by op; converters need their values.
 SETTINGS: Mapping[str, tuple[int, ...]] = {
     "Clip": (1, 2),
     "Pad": (1, 2, 3),
@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, tuple[int, ...]] = {
     "Range": (0, 1, 2),
 }
 
-# Ops that read the first input at indices that the second holds, each with the dimension; `None`: an attribute has it.
+# Ops that index their first input by their second, with the indexed dimension; `None` if an attribute holds it.
 INDEXED: Mapping[str, int | None] = {
     "Gather": None,
     "GatherElements": None,
@@ -42,20 +42,20 @@ INDEXED: Mapping[str, int | None] = {
     "NegativeLogLikelihoodLoss": 1,
     "SoftmaxCrossEntropyLoss": 1,
 }
-OF_SHAPES = ("Shape", "Size")  # ops that read the shape of a tensor alone
-SEVERAL = ("GatherND", "ScatterND")  # at indices of several dimensions
-WHOLE = (2, 3, 4, 5, 6, 7, 12, 13)  # ONNX's numbers of types of whole numbers
+OF_SHAPES = ("Shape", "Size")  # ops that depend on the shape of a tensor only
+SEVERAL = ("GatherND", "ScatterND")  # ops with indices into several dimensions
+WHOLE = (2, 3, 4, 5, 6, 7, 12, 13)  # integer element types in TensorProto
 
 
 def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
-    """Compute what depends on no input, in place: masks, positions, shapes and rotary angles become initializers.
+    """Fold nodes that depend on no input, in place: masks, positions, shapes and rotary angles become initializers.
 
     Args:
-        model: The model; shapes that are inferred are known.
-        weights: Weights that were taken out of it; unused ones are removed.
+        model: Model with inferred shapes.
+        weights: Weights extracted from the model; unused ones are removed.
 
     Returns:
-        Whether there was something: more shapes may be inferred then.
+        Whether any node was folded, after which more shapes may be inferred.
     """
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
 
@@ -76,7 +76,7 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
         known |= found
         unread.subtract(inputs_of(node))
         for name in inputs_of(node):
-            if name in folded and not unread[name]:  # a weight in blocks is widened in steps, each as large as it is
+            if name in folded and not unread[name]:  # free it: intermediates of dequantization are large
                 del folded[name], known[name]
     is_any = len(left) < len(graph.node)
     used = {name for node in left for name in inputs_of(node)} | {output.name for output in graph.output}
@@ -92,10 +92,10 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
 
 
 def of_shape(name: str, shape: Sequence[int]) -> Array:
-    """An array of a shape, of one element in memory.
+    """Return an array of a shape that is broadcast from one element in memory.
 
     Raises:
-        UnsupportedError: There is no such array: a window is larger than what it moves over, or a size is beyond all.
+        UnsupportedError: The shape is invalid: a size is negative, as for a window larger than its input, or too large.
     """
     try:
         return np.broadcast_to(np.float32(0), shape)
@@ -106,14 +106,14 @@ def of_shape(name: str, shape: Sequence[int]) -> Array:
 
 
 def replace_all(field: Any, values: Iterable[Any]) -> None:  # noqa: ANN401 - a repeated field of protobuf
-    """Give a field other values, which may be of its own."""
+    """Replace the contents of a repeated field by values, which may come from the field itself."""
     fresh = list(values)
     del field[:]
     field.extend(fresh)
 
 
 def is_foldable(node: "NodeProto", known: Mapping[str, Array]) -> bool:
-    """Return whether a node has known inputs alone, and always gives the same."""
+    """Return whether all inputs of a node are known, and the node is deterministic."""
     random = node.op_type.startswith(("Random", "Multinomial", "Bernoulli"))
     nested = any(attribute.HasField("g") or len(attribute.graphs) for attribute in node.attribute)
     return not random and not nested and all(not name or name in known for name in node.input)
@@ -122,24 +122,24 @@ def is_foldable(node: "NodeProto", known: Mapping[str, Array]) -> bool:
 def fold(
     model: "ModelProto", node: "NodeProto", known: Mapping[str, Array], weights: Mapping[str, Array]
 ) -> list[Array] | None:
-    """What a node with known inputs gives; `None` if that is unknown, or large: then a weight would be there twice."""
+    """Evaluate a node with known inputs; return `None` if it cannot be, or if the result would duplicate a weight."""
     given = {name: known[name] for name in node.input if name}
     most = max([MOST_FOLDED, *(array.size for name, array in given.items() if name not in weights)])
     try:
         if size_asked(node, [given.get(name) for name in node.input]) > most:
             return None
         values = compute_node(model, node, given)
-    except Exception:  # the reference may lack an op, or refuse a dtype: then the node stays
+    except Exception:  # the reference may lack the op or reject a dtype: then the node stays
         return None
     return values if all(value.size <= most for value in values) else None
 
 
 def size_asked(node: "NodeProto", given: Sequence[Array | None]) -> float:
-    """Elements that a node makes as its inputs ask for them, before any of them is computed; 0 where they ask not.
+    """Return the number of result elements that a node's inputs request; 0 for ops whose inputs request no size.
 
     Args:
-        node: The node.
-        given: Values of its inputs, in order; `None` for one that is left out.
+        node: Node to examine.
+        given: Values of its inputs, in order; `None` for an omitted one.
     """
     numbers = [[float(number) for number in value.flat[:MOST_RANK]] if value is not None else [] for value in given]
     if node.op_type == "Range":
@@ -153,10 +153,10 @@ def size_asked(node: "NodeProto", given: Sequence[Array | None]) -> float:
 
 
 def check_tensors(graph: "GraphProto") -> None:
-    """Raise unless tensors that a graph is given, holds or gives have names of one line, and are dense.
+    """Raise unless inputs, outputs and initializers have printable names, and initializers are dense.
 
     Raises:
-        UnsupportedError: A name is none that can be printed, or an initializer is sparse.
+        UnsupportedError: A name is not printable, or an initializer is sparse.
     """
     for tensor in [*graph.input, *graph.output, *graph.initializer]:
         if not tensor.name.isprintable():
@@ -166,11 +166,11 @@ def check_tensors(graph: "GraphProto") -> None:
 
 
 def take_weights(graph: "GraphProto", mapped: Mapping[str, Array] = MappingProxyType({})) -> dict[str, Array]:
-    """Take initializers that are data out of a graph, in place: they become inputs behind the others.
+    """Extract the initializers that are weights, in place: they become inputs after the others.
 
     Args:
-        graph: The graph.
-        mapped: Values of those that lie in other files.
+        graph: Graph to change.
+        mapped: Values of weights in external files, by name.
     """
     from onnx import helper  # noqa: PLC0415
 
@@ -178,21 +178,21 @@ def take_weights(graph: "GraphProto", mapped: Mapping[str, Array] = MappingProxy
     taken = [tensor for tensor in graph.initializer if tensor.name in names]
     inputs = [tensor for tensor in graph.input if tensor.name not in names]  # old models list weights there too
     inputs += [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in taken]
-    found = {t.name: mapped[t.name] if t.name in mapped else to_array(t) for t in taken}
+    values = {t.name: mapped[t.name] if t.name in mapped else to_array(t) for t in taken}
     replace_all(graph.input, inputs)
     replace_all(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in names])
-    return found
+    return values
 
 
 def weights_of(graph: "GraphProto") -> list[str]:
-    """Names of the initializers that are data: arguments of the payload, not constants of its text."""
+    """Return the names of the initializers that are weights: arguments of the payload, not constants of its text."""
     # float, bool, float16, double, bfloat16; torch-mlir writes constants of bool as bytes, which MLIR reads as bits
     kinds, settings = {1, 9, 10, 11, 16}, settings_of(graph)
     return [t.name for t in graph.initializer if t.data_type in kinds and len(t.dims) > 0 and t.name not in settings]
 
 
 def settings_of(graph: "GraphProto") -> set[str]:
-    """Names of the tensors that say how ops work."""
+    """Return the names of the tensors that parametrize ops like attributes."""
     return {
         node.input[position]
         for node in graph.node
@@ -202,7 +202,7 @@ def settings_of(graph: "GraphProto") -> set[str]:
 
 
 def give_settings_back(graph: "GraphProto", weights: dict[str, Array]) -> None:
-    """Let what was taken for a weight be an initializer again where the graph has an op whose setting it is."""
+    """Turn weights that parametrize an op back into initializers, in place."""
     from onnx import numpy_helper  # noqa: PLC0415
 
     names = settings_of(graph) & weights.keys()
@@ -211,24 +211,24 @@ def give_settings_back(graph: "GraphProto", weights: dict[str, Array]) -> None:
 
 
 def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> dict[str, int]:
-    """Groups of each weight that is a kernel of convolutions along lines or over planes, and nothing else."""
-    found = dict[str, set[int]]()
+    """Return the groups of each weight that is only used as a kernel of 1-D or 2-D convolutions."""
+    groups_by_name = dict[str, set[int]]()
     for node in graph.node:
         for index, name in enumerate(node.input):
             is_kernel = (node.op_type, index) == ("Conv", 1) and name in weights
             groups = of(node, "group", 1) if is_kernel else 0
             arranged = is_kernel and is_arranged(weights[name].shape, groups)
-            found.setdefault(name, set()).add(groups if arranged else 0)
-    return {name: groups for name, (groups, *others) in found.items() if groups and not others}
+            groups_by_name.setdefault(name, set()).add(groups if arranged else 0)
+    return {name: groups for name, (groups, *others) in groups_by_name.items() if groups and not others}
 
 
 def index_bounds(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Mapping[str, int]) -> dict[str, int]:
-    """For every tensor that an op takes indices from: how many there are. What indices are computed from is followed.
+    """Return the exclusive upper bound of every index tensor; bounds are propagated to the tensors it is computed from.
 
     Args:
-        graph: The graph.
+        graph: Graph to examine.
         shapes: Shapes of its tensors, by name.
-        kinds: ONNX's numbers of their types, by name.
+        kinds: Element types in TensorProto, by name.
     """
     bounds: dict[str, int] = {}
     for node in reversed(graph.node):
@@ -244,7 +244,7 @@ def index_bounds(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Ma
 
 
 def indexed(node: "NodeProto", shapes: Mapping[str, list[int]]) -> int | None:
-    """How many elements there are where a node reads the first input at indices that the second holds."""
+    """Return the size of the dimension that a node indexes by its second input; `None` for other nodes."""
     shape = shapes.get(node.input[0]) if len(node.input) > 1 else None
     if not shape or node.op_type not in INDEXED:
         return None

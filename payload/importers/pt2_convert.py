@@ -1,4 +1,4 @@
-"""The converter of exported PyTorch programs, a process of its own: torch-mlir brings an MLIR that must not meet ours.
+"""Converter of exported PyTorch programs, run in a subprocess because torch-mlir's own MLIR cannot coexist with ours.
 
 ``python -m payload.importers.pt2_convert PROGRAM FOLDER``
 """
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Graph
 
-BYTES = 256  # that there are without a sign
-UNHELD = ("int16", "uint16", "uint32", "uint64")  # types of whole numbers that no argument of a program has
-REFUSED_PICKLE = "Weights only load failed"  # in what torch.load says
+BYTES = 256  # number of values of u8
+UNHELD = ("int16", "uint16", "uint32", "uint64")  # integer types that arguments of a payload cannot have
+REFUSED_PICKLE = "Weights only load failed"  # part of torch.load's error message
 
 
 def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Read a program and write a folder.
+    """Convert a program and write the result to a folder.
 
     Raises:
-        UnsupportedError: The file is no exported program, or one that cannot be imported.
+        UnsupportedError: The file is not an exported program, or it cannot be imported.
     """
     say_stage(f"importing {path.name}: reading it, with PyTorch")
     file = ProgramFile(path)
@@ -141,17 +141,17 @@ def tried(
     data: Sequence[Mapping[str, Array]],
     weights: Mapping[str, Array],
 ) -> list[list[Array]]:
-    """Results of a program for inputs of several seeds, those of the first compared with PyTorch's own.
+    """Compute a program's results for the inputs of every seed; check those of the first against the exported program.
 
     Args:
         name: Name of the file.
-        exported: The program, as the file holds it.
-        graph: What the importer made of it.
+        exported: Program as exported.
+        graph: Graph after the importer's rewrites.
         data: Inputs of each seed, by name, in order.
         weights: Weights by name.
 
     Raises:
-        UnsupportedError: PyTorch cannot compute it, or differs.
+        UnsupportedError: PyTorch cannot compute the graph, or its results differ.
     """
     say_stage(f"importing {name}: computing what it gives, by PyTorch")
     results = [computed(graph, {**each, **weights}) for each in data]
@@ -161,14 +161,14 @@ def tried(
 
 
 def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
-    """What a program gives for random inputs.
+    """Compute a program's results for random inputs.
 
     Raises:
-        UnsupportedError: PyTorch cannot compute it, such as where an index is out of range.
+        UnsupportedError: PyTorch cannot compute it, for example because an index is out of range.
     """
     try:
         return compute(graph, values)
-    except Exception as error:  # every op of PyTorch raises its own
+    except Exception as error:  # ops of PyTorch raise unrelated exception types
         message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UnsupportedError(
             f"PyTorch must compute it for random inputs, it says: {message.strip()[:200]}; "
@@ -177,14 +177,14 @@ def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
 
 
 def load_exported(file: ProgramFile) -> "ExportedProgram":
-    """Load a program as it was exported.
+    """Load a program as exported.
 
     Raises:
-        UnsupportedError: The file is no program, or one that changes what it is given.
+        UnsupportedError: The file is not a program, or the program mutates its inputs or buffers.
     """
     try:
         program = file.load()
-    except Exception as error:  # zip files, pickles and versions each raise their own
+    except Exception as error:  # zip files, pickles and version checks have unrelated exception types
         message = " ".join(str(error).split())[:200]
         if REFUSED_PICKLE in message:
             raise UnsupportedError(
@@ -199,7 +199,7 @@ def load_exported(file: ProgramFile) -> "ExportedProgram":
 
 
 def decomposed(program: "ExportedProgram") -> "ExportedProgram":
-    """A program in the ops that torch-mlir lowers."""
+    """Decompose a program into the ops that torch-mlir lowers."""
     import torch  # noqa: PLC0415 - comes with an extra
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
 
@@ -265,13 +265,13 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
 
 
 def weights_of(program: "ExportedProgram") -> dict[str, Array]:
-    """Values of a program's parameters, by name of their placeholders."""
+    """Return the values of a program's parameters, by placeholder name."""
     names = program.graph_signature.inputs_to_parameters
     return {placeholder: to_numpy(program.state_dict[name].detach()) for placeholder, name in names.items()}
 
 
 def held_by(program: "ExportedProgram") -> dict[str, Any]:
-    """Tensors that a program holds besides its parameters, by name of their placeholders."""
+    """Return a program's buffers and lifted tensor constants, by placeholder name."""
     signature = program.graph_signature
     names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
     everything = {**program.constants, **program.state_dict}
@@ -279,10 +279,10 @@ def held_by(program: "ExportedProgram") -> dict[str, Any]:
 
 
 def check_tensor(node: Any) -> None:  # noqa: ANN401 - a node of torch.fx
-    """Refuse an input that is no tensor.
+    """Raise unless an input is a tensor.
 
     Raises:
-        UnsupportedError: The input is none.
+        UnsupportedError: The input is not a tensor.
     """
     import torch  # noqa: PLC0415
 
@@ -292,10 +292,10 @@ def check_tensor(node: Any) -> None:  # noqa: ANN401 - a node of torch.fx
 
 
 def check_kinds(graph: "Graph", weights: Mapping[str, Array]) -> None:
-    """Refuse inputs and results of element types that no program holds.
+    """Raise unless the element types of inputs and results are supported.
 
     Raises:
-        UnsupportedError: One is such, as of int16.
+        UnsupportedError: An input or a result has an unsupported element type, such as int16.
     """
     results = {f"result{number}": node for number, node in enumerate(graph.output_node().args[0])}
     inputs = {
@@ -308,14 +308,14 @@ def check_kinds(graph: "Graph", weights: Mapping[str, Array]) -> None:
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401
-    """NumPy's dtype of a tensor."""
+    """Return the NumPy dtype of a tensor."""
     import torch  # noqa: PLC0415
 
     return to_numpy(torch.empty(0, dtype=tensor.dtype, device="cpu")).dtype
 
 
 def argument_of(node: Any, bounds: Mapping[str, int]) -> ModelArgument:  # noqa: ANN401
-    """An input: integers are indices where they are used as such, bytes any, else 0 and 1."""
+    """Return the argument of an input: integers range over `bounds`, by default 0 and 1; floats have no range."""
     if dtype_of(node.meta["val"]).kind in "iub":
         return ModelArgument(node.name, "input", 0, bounds.get(node.name, 2))
     return ModelArgument(node.name, "input")

@@ -1,10 +1,10 @@
-"""Sorting and scattering of PyTorch's programs, which our MLIR has no ops for: indices are compared, all with all.
+"""Decompositions of PyTorch's sorting and scattering ops, which linalg lacks, into comparisons of all pairs.
 
-    rank of x[i] = how many x[j] are before it;  y[k] = sum of x[i] where rank i is k
-    y[r] = sum of u[m] where index m is r, or of the last such u[m] alone, or x[r] where there is none
+    rank of x[i] = number of x[j] before it;  y[k] = sum of x[i] where rank i is k
+    y[r] = sum of u[m] where index m is r, or the last such u[m] alone, or x[r] where there is none
 
-As `payload.importers.onnx_indices` has it: work for each pair, little for what models sort and scatter; what is much is
-left to the converter, which refuses it.
+The work is quadratic, as in `payload.importers.onnx_indices`, which is cheap at the sizes that models sort and scatter.
+Larger ops are left to the converter, which rejects them.
 """
 
 from collections.abc import Sequence
@@ -16,35 +16,35 @@ from payload.importers.onnx_indices import MOST_PAIRS
 if TYPE_CHECKING:
     from torch import Tensor
 
-Result = Any  # a tensor, several, or `NotImplemented`: the op is left to the converter
+Result = Any  # a tensor, several tensors, or `NotImplemented` where the op is left to the converter
 
 
 def topk(x: "Tensor", k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Result:
-    """What ``aten.topk`` gives: the first elements along a dimension in order, and their indices."""
+    """Decompose ``aten.topk``: the first `k` elements along a dimension in order, and their indices."""
     return as_contiguous(first_ranks(x, k, dim, largest=largest))
 
 
 def sort(x: "Tensor", dim: int = -1, descending: bool = False) -> Result:
-    """What ``aten.sort`` gives, of equal elements the earlier one first."""
+    """Decompose ``aten.sort``; the sort is stable."""
     found = first_ranks(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
     return found if found is NotImplemented else tuple(lying_as(each, x) for each in found)
 
 
 def sort_stably(x: "Tensor", *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Result:
-    """What ``aten.sort.stable`` gives."""
+    """Decompose ``aten.sort.stable``."""
     return sort(x, dim, descending)
 
 
 def first_ranks(x: "Tensor", count: int, dim: int, *, largest: bool) -> Result:
-    """So many elements along a dimension in order, and their indices; NaN is larger than all numbers."""
+    """Return the first `count` elements along a dimension in order, and their indices; NaN is the largest element."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     if not x.dim() or not x.numel() or x.numel() * x.shape[dim] > MOST_PAIRS:
         return NotImplemented
     rows = x.movedim(dim, -1)
     size = rows.shape[-1]
-    one, other = rows.unsqueeze(-1), rows.unsqueeze(-2)
-    before, same = (other > one if largest else other < one), other == one
+    current, other = rows.unsqueeze(-1), rows.unsqueeze(-2)
+    before, same = (other > current if largest else other < current), other == current
     if x.is_floating_point():
         is_number = rows <= inf
         mine, theirs = is_number.unsqueeze(-1), is_number.unsqueeze(-2)
@@ -60,12 +60,12 @@ def first_ranks(x: "Tensor", count: int, dim: int, *, largest: bool) -> Result:
 
 
 def as_contiguous(found: Result) -> Result:
-    """Several tensors in rows."""
+    """Make several tensors contiguous."""
     return found if found is NotImplemented else tuple(each.contiguous() for each in found)
 
 
 def lying_as(found: Result, x: "Tensor") -> Result:
-    """A result whose dimensions lie in memory in the order of those of ``x``: PyTorch's do, and may be viewed so."""
+    """Give a result the memory order of the dimensions of ``x``, as in PyTorch, where views may depend on it."""
     if found is NotImplemented:
         return found
     order = sorted(range(x.dim()), key=lambda dim: -x.stride(dim))
@@ -73,17 +73,17 @@ def lying_as(found: Result, x: "Tensor") -> Result:
 
 
 def scatter_add(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result:
-    """What ``aten.scatter_add`` gives."""
+    """Decompose ``aten.scatter_add``."""
     return put(x, dim, index, src, "sum")
 
 
 def scatter(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result:
-    """What ``aten.scatter.src`` gives; of several at one index any may stay in PyTorch, the last one does here."""
+    """Decompose ``aten.scatter.src``; of several elements at one index, the last is kept (undefined in PyTorch)."""
     return put(x, dim, index, src, "")
 
 
 def scatter_value(x: "Tensor", dim: int, index: "Tensor", value: float) -> Result:
-    """What ``aten.scatter.value`` gives."""
+    """Decompose ``aten.scatter.value``."""
     import torch  # noqa: PLC0415
 
     return put(x, dim, index, torch.full(tuple(index.shape), value, dtype=x.dtype), "one")
@@ -92,7 +92,7 @@ def scatter_value(x: "Tensor", dim: int, index: "Tensor", value: float) -> Resul
 def scatter_reduce(
     x: "Tensor", dim: int, index: "Tensor", src: "Tensor", reduce: str, *, include_self: bool = True
 ) -> Result:
-    """What ``aten.scatter_reduce`` gives; means of whole numbers are rounded down."""
+    """Decompose ``aten.scatter_reduce``; means of integers are rounded down."""
     import torch  # noqa: PLC0415
 
     if include_self and reduce != "mean":
@@ -113,14 +113,14 @@ def scatter_reduce(
 def index_reduce(
     x: "Tensor", dim: int, index: "Tensor", source: "Tensor", reduce: str, *, include_self: bool = True
 ) -> Result:
-    """What ``aten.index_reduce`` gives."""
+    """Decompose ``aten.index_reduce``."""
     if not x.dim():
         return NotImplemented
     return scatter_reduce(x, dim, along(index, dim, source), source, reduce, include_self=include_self)
 
 
 def limits(x: "Tensor") -> tuple[float, float]:
-    """What is below and above all elements that a tensor may have."""
+    """Return a lower and an upper bound of all values of a tensor's element type."""
     import torch  # noqa: PLC0415
 
     whole = None if x.is_floating_point() else torch.iinfo(x.dtype)
@@ -128,7 +128,7 @@ def limits(x: "Tensor") -> tuple[float, float]:
 
 
 def histogram(x: "Tensor", bins: int = 100, min: float = 0, max: float = 0) -> Result:
-    """What ``aten.histc`` gives between bounds that are no elements; the last bin holds its upper end."""
+    """Decompose ``aten.histc`` with explicit bounds; the last bin includes the upper bound."""
     import torch  # noqa: PLC0415
 
     if not min < max or x.numel() * bins > MOST_PAIRS:
@@ -141,7 +141,7 @@ def histogram(x: "Tensor", bins: int = 100, min: float = 0, max: float = 0) -> R
 
 
 def index_add(x: "Tensor", dim: int, index: "Tensor", source: "Tensor", *, alpha: float = 1) -> Result:
-    """What ``aten.index_add`` gives."""
+    """Decompose ``aten.index_add``."""
     if not x.dim():
         return NotImplemented
     return put(x, dim, along(index, dim, source), source if alpha == 1 else source * alpha, "sum")
@@ -153,10 +153,10 @@ def index_put(
     values: "Tensor",
     accumulate: bool = False,
 ) -> Result:
-    """What ``aten.index_put`` gives of indices, or of one mask.
+    """Decompose ``aten.index_put`` with index tensors, or with one mask.
 
-    Indices below zero count from the end. Where dimensions that have none lie between, those of the indices come first
-    in the values.
+    Negative indices count from the end. If the indexed dimensions are not adjacent, the dimensions of the indices come
+    first in the values.
     """
     import torch  # noqa: PLC0415
 
@@ -184,19 +184,19 @@ def index_put(
 
 
 def mask_put(x: "Tensor", dim: int, mask: "Tensor", values: "Tensor", *, accumulate: bool) -> Result:
-    """What ``aten.index_put`` gives of a mask and of values that are the same wherever it is true.
+    """Decompose ``aten.index_put`` with a mask and values that do not vary along the masked dimensions.
 
     Args:
-        x: What is there.
-        dim: First dimension of the mask's.
-        mask: The mask.
-        values: The values, which may be others along dimensions that the mask has not.
-        accumulate: Whether they are added.
+        x: Tensor to update.
+        dim: First dimension that the mask covers.
+        mask: Boolean mask.
+        values: New values, which may vary along the dimensions that the mask does not cover.
+        accumulate: Whether values are added to `x` instead of replacing it.
     """
     import torch  # noqa: PLC0415
 
     behind = x.dim() - dim - mask.dim()
-    if values.dim() > behind:  # the last dimension before those is of the mask's true elements
+    if values.dim() > behind:  # the dimension before the trailing ones enumerates the mask's true elements
         at = values.dim() - behind - 1
         if values.shape[at] != 1:
             return NotImplemented
@@ -206,45 +206,45 @@ def mask_put(x: "Tensor", dim: int, mask: "Tensor", values: "Tensor", *, accumul
 
 
 def along(index: "Tensor", dim: int, values: "Tensor") -> "Tensor":
-    """Indices along a dimension, the same for all others."""
+    """Broadcast indices along a dimension to the shape of the values."""
     shape = [1] * values.dim()
     shape[dim] = index.numel()
     return index.reshape(shape).expand(tuple(values.shape))
 
 
 def put(x: "Tensor", dim: int, index: "Tensor", src: "Tensor", how: str) -> Result:
-    """Elements put at indices along a dimension, or combined with what is there.
+    """Scatter elements to indices along a dimension, replacing or reducing into `x`.
 
     Args:
-        x: What is there.
-        dim: The dimension.
-        index: An index for each element; along other dimensions it may have fewer than `x`, then of the first ones.
-        src: The elements, as many at least.
-        how: ``sum``, ``prod``, ``amax`` and ``amin`` combine, ``one`` puts the same number everywhere, empty puts the
-            last one of each index.
+        x: Tensor to update.
+        dim: Indexed dimension.
+        index: Index of each element; other dimensions may be shorter than those of `x`, and cover its first elements.
+        src: Elements to scatter; at least as many as indices along each dimension.
+        how: Reduction ``sum``, ``prod``, ``amax`` or ``amin``; ``one`` if all elements are equal; empty to keep the
+            last element of each index.
     """
     import torch  # noqa: PLC0415
 
     if not x.dim() or not index.numel() or prod(index.shape) * x.shape[dim] > MOST_PAIRS:
         return NotImplemented
     dim %= x.dim()
-    part, rests = x, []
+    covered, rests = x, []
     for d in range(x.dim()):
         src = src.narrow(d, 0, index.shape[d])
         if d != dim and index.shape[d] < x.shape[d]:
-            rests.append((d, part.narrow(d, index.shape[d], x.shape[d] - index.shape[d])))
-            part = part.narrow(d, 0, index.shape[d])
-    rows, indices, values = (each.movedim(dim, -1) for each in (part, index, src))
-    wanted = torch.arange(rows.shape[-1], dtype=torch.float32).unsqueeze(-1)
-    hit = indices.to(torch.float32).unsqueeze(-2) == wanted
-    found = combined(rows, hit, values.to(x.dtype).unsqueeze(-2), how).movedim(-1, dim)
+            rests.append((d, covered.narrow(d, index.shape[d], x.shape[d] - index.shape[d])))
+            covered = covered.narrow(d, 0, index.shape[d])
+    rows, indices, values = (each.movedim(dim, -1) for each in (covered, index, src))
+    targets = torch.arange(rows.shape[-1], dtype=torch.float32).unsqueeze(-1)
+    hit = indices.to(torch.float32).unsqueeze(-2) == targets
+    result = combined(rows, hit, values.to(x.dtype).unsqueeze(-2), how).movedim(-1, dim)
     for d, rest in reversed(rests):
-        found = torch.cat([found, rest], d)
-    return found.contiguous()
+        result = torch.cat([result, rest], d)
+    return result.contiguous()
 
 
 def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tensor":
-    """Rows with those of some values that hit each element."""
+    """Combine rows with the values that hit each of their elements."""
     import torch  # noqa: PLC0415
 
     if how == "sum":
@@ -263,11 +263,11 @@ def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tens
 
 
 def hypot(a: "Tensor", b: "Tensor") -> "Tensor":
-    """What ``aten.hypot`` gives: the root of a sum of squares, none of which overflows."""
+    """Decompose ``aten.hypot`` without overflow in the squares."""
     import torch  # noqa: PLC0415
 
-    kind = torch.result_type(a, b)
-    a, b = a.to(kind).abs(), b.to(kind).abs()
+    dtype = torch.result_type(a, b)
+    a, b = a.to(dtype).abs(), b.to(dtype).abs()
     most, least = torch.maximum(a, b), torch.minimum(a, b)
     share = least / torch.where(most > 0, most, 1)
     return torch.where(most < inf, most * torch.sqrt(1 + share * share), most)
