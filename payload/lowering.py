@@ -42,8 +42,8 @@ def in_dialect(make: Callable[[OpNode], Any]) -> Callable[..., Any]:
 
     def rule(f: Builder, node: OpNode, *operands: Value) -> Any:  # noqa: ANN401 - a value, or a list of several
         op = make(node)
-        found = op.lower(f, op.gives, *operands)
-        return found if len(found) > 1 else found[0]
+        results = op.lower(f, op.gives, *operands)
+        return results if len(results) > 1 else results[0]
 
     return rule
 

@@ -24,10 +24,10 @@ def write_text(program: OpProgram, dialect: str = "gpt") -> str:
         program: Program to print.
         dialect: Name of the dialect.
     """
-    given = ",\n".join(f"{INDENT * 2}{write_argument(a)}" for a in program.arguments if a.role != "output")
+    arguments = ",\n".join(f"{INDENT * 2}{write_argument(a)}" for a in program.arguments if a.role != "output")
     total = cost(program.calls)
     summary = f"{total.flops} flops of contractions, {total.others} other operations, {total.bytes} bytes touched"
-    lines = [f"// {summary}", f"func.func @{program.entry}(", f"{given}) {{"]
+    lines = [f"// {summary}", f"func.func @{program.entry}(", f"{arguments}) {{"]
     lines += [f"{INDENT}{line}" for call in program.calls for line in write_call(call, dialect)]
     lines += [f"{INDENT}return {names_of(program.gives)}  // {shapes_of(program.gives)}", "}"]
     return "\n".join(lines) + "\n"

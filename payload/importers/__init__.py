@@ -1,1 +1,1 @@
-"""Importers: models as other tools store them become folders that a payload is read from, one format a file."""
+"""Importers: convert model files of other tools to folders that a payload is loaded from, one module per format."""

@@ -1,9 +1,9 @@
-"""Causal masks that a model holds as numbers; runs in the converter's process alone.
+"""Replacement of constant causal masks by computations on indices; runs in the converter's process only.
 
     mask[.., i, j]   ->   j <= i ? seen : hidden
 
-An exporter writes a mask out, for the sizes of the example. Computed of its indices it has the same bits, and schedules
-see what it hides, which they need not compute (`autotune.compiler.tasks.causal`).
+Exporters store a mask as a constant for the sizes of the example. Computed from indices, it has the same bits, and
+schedules can skip the masked elements (`autotune.compiler.tasks.causal`).
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from payload.importers.torch_ops import ops_named
 if TYPE_CHECKING:
     from torch_mlir.ir import Module, Operation, Value
 
-LEAST = 2  # rows and columns of a mask
-ULE, UGT = 7, 8  # numbers of predicates, of whole numbers without a sign
+LEAST = 2  # minimum number of rows and columns of a mask
+ULE, UGT = 7, 8  # unsigned predicates of arith.cmpi
 
 
 def compute_masks(module: "Module", held: Mapping[int, Array]) -> None:
-    """Let ops on tensors compute the causal masks that they read, in place.
+    """Make ``linalg.generic`` ops compute the causal masks that they read, in place.
 
     Args:
-        module: The module, in its context.
-        held: Values of arguments that stay as they are, by their positions.
+        module: Module to change, in its context.
+        held: Values of constant arguments, by argument number.
     """
     masks: dict[Value, tuple[Any, Any] | None] = {}
     for op in ops_named(module.operation, "linalg.generic"):
@@ -41,7 +41,7 @@ def compute_masks(module: "Module", held: Mapping[int, Array]) -> None:
 
 
 def values_of(value: "Value", held: Mapping[int, Array]) -> Array | None:
-    """The elements of a tensor that is a weight or a constant; `None` of any other."""
+    """Return the elements of a tensor that is a weight or a constant; `None` for any other."""
     from torch_mlir.ir import BlockArgument, DenseElementsAttr  # noqa: PLC0415
 
     if isinstance(value, BlockArgument):
@@ -53,9 +53,9 @@ def values_of(value: "Value", held: Mapping[int, Array]) -> Array | None:
 
 
 def ends_of(array: Array) -> tuple[Any, Any] | None:
-    """What a causal mask has up to the diagonal, and behind it: truth values, or what scores are added to.
+    """Return the values of a causal mask up to and beyond the diagonal: booleans, or summands of scores.
 
-    `None` of any other array; of a weight hardly more than two elements are read.
+    Return `None` for any other array. For most weights only two elements are read.
 
     Example:
         >>> ends_of(np.array([[True, False, False], [True, True, False]]))
@@ -73,7 +73,7 @@ def ends_of(array: Array) -> tuple[Any, Any] | None:
 
 
 def compute_mask(op: "Operation", number: int, seen: float, hidden: float) -> None:
-    """Compute the elements that an op reads of an operand, a mask, where it reads them row by row."""
+    """Compute the elements of a mask operand from indices, if the op reads them by plain dimensions."""
     from torch_mlir.ir import (  # noqa: PLC0415
         AffineDimExpr,
         FloatAttr,

@@ -88,8 +88,8 @@ def check_filled(model: ImportedModel, weights: Mapping[str, Array], results: Se
         UnsupportedError: A weight or a result is empty; the message has its name in the model.
     """
     outputs = [argument.name for argument in model.arguments if argument.role == "output"]
-    given = dict(zip(outputs, results[0] if results else (), strict=False))
-    for what, arrays in (("weight", weights), ("result", given)):
+    first_results = dict(zip(outputs, results[0] if results else (), strict=False))
+    for what, arrays in (("weight", weights), ("result", first_results)):
         for name, array in arrays.items():
             if 0 in array.shape:
                 raise UnsupportedError(

@@ -108,15 +108,15 @@ def foreign_ops(module: "Module") -> dict[str, str]:
     """Return the names of ops outside the dialects of our MLIR, each with its location name."""
     from torch_mlir.ir import WalkResult  # noqa: PLC0415
 
-    found: dict[str, str] = {}
+    locations: dict[str, str] = {}
 
     def note(op: Any) -> Any:  # noqa: ANN401 - an operation, and whether to go on
         if op.name.partition(".")[0] not in OURS:
-            found.setdefault(op.name, location_name(str(op.location)))
+            locations.setdefault(op.name, location_name(str(op.location)))
         return WalkResult.ADVANCE
 
     module.operation.walk(note)
-    return found
+    return locations
 
 
 def location_name(location: str) -> str:
@@ -233,8 +233,8 @@ def is_number(value: "Value") -> bool:
 def unsupported(message: str) -> UnsupportedError:
     """Convert an error message of torch-mlir to an error with op and location, if the message has them."""
     foreign = re.search(r'"(onnx\.\w+)"', message)  # what no dialect of torch-mlir's has
-    found = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", message)), "")
+    op = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", message)), "")
     located = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', message)
     location, complaint = (located[1], located[2].partition(": %")[0][:MOST_SAID]) if located is not None else ("", "")
-    why = f"torch-mlir does not lower {found.removeprefix('onnx.')}" if found else f"torch-mlir says: {complaint}"
-    return cannot_lower(found or "an op", why if found or complaint else "torch-mlir fails", found, location)
+    why = f"torch-mlir does not lower {op.removeprefix('onnx.')}" if op else f"torch-mlir says: {complaint}"
+    return cannot_lower(op or "an op", why if op or complaint else "torch-mlir fails", op, location)

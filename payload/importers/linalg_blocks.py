@@ -1,4 +1,4 @@
-"""Products by a weight that stays in blocks, written instead of those by the weight in f32; in the converter alone."""
+"""Replacement of products by f32 weights with block-quantized products; runs in the converter's process only."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,16 +14,16 @@ ELEMENTS = {"int8": "i8", "float16": "f16", "float32": "f32"}
 
 
 def put_blocks(text: str, held: Mapping[int, HeldWeight]) -> tuple[str, list[int]]:
-    """Let a function take weights in blocks, behind its other arguments, instead of those in f32.
+    """Replace f32 weights of a function by their block-quantized parts, appended to its arguments.
 
-    A weight that anything but a product of matrices reads stays as it is.
+    A weight that has users other than ``linalg.matmul`` is left unchanged.
 
     Args:
-        text: A module of one function.
-        held: Weights ``(N, K)`` by the number of the argument that is ``(K, N)`` in f32.
+        text: Module of one function.
+        held: Weights ``(N, K)``, by the number of their f32 argument ``(K, N)``.
 
     Returns:
-        The module, and the numbers of the arguments that are gone, in the order in which their parts follow.
+        Module, and the numbers of the replaced arguments, in the order of their appended parts.
     """
     from torch_mlir.ir import Context, FunctionType, Location, Module, TypeAttr  # noqa: PLC0415 - of this process alone
 
@@ -43,7 +43,7 @@ def put_blocks(text: str, held: Mapping[int, HeldWeight]) -> tuple[str, list[int
 
 
 def put_weight(block: "Block", number: int, weight: HeldWeight) -> bool:
-    """Write every product by an argument as one by a weight in blocks; returns whether all uses are such."""
+    """Replace the products by an argument with block-quantized ones; return whether all its uses are products."""
     from torch_mlir.ir import Location, Type  # noqa: PLC0415
 
     value = block.arguments[number]
@@ -58,28 +58,28 @@ def put_weight(block: "Block", number: int, weight: HeldWeight) -> bool:
 
 
 def put_product(product: "Operation", parts: list[Value], weight: HeldWeight) -> None:
-    """Replace a product by one in blocks; both add to the same tensor."""
+    """Replace a product by a block-quantized one with the same init tensor."""
     from torch_mlir.ir import InsertionPoint, Module, ShapedType  # noqa: PLC0415
 
     rows, columns = ShapedType(product.operands[0].type).shape
     written = Module.parse(product_text(rows, columns, weight))
     body = written.body.operations[0].regions[0].blocks[0]
-    here = dict(zip(body.arguments, [product.operands[0], *parts], strict=True))
+    mapping = dict(zip(body.arguments, [product.operands[0], *parts], strict=True))
     for op in body.operations:
         if op.operation.name == "func.return":
-            product.results[0].replace_all_uses_with(here[op.operation.operands[0]])
+            product.results[0].replace_all_uses_with(mapping[op.operation.operands[0]])
             break
         clone = op.operation.clone(InsertionPoint(product))
         for number, operand in enumerate(op.operation.operands):
-            clone.operands[number] = here[operand]
-        here |= dict(zip(op.operation.results, clone.results, strict=True))
+            clone.operands[number] = mapping[operand]
+        mapping |= dict(zip(op.operation.results, clone.results, strict=True))
         if op.operation.name == "linalg.generic":
             clone.operands[len(clone.operands) - 1] = product.operands[2]
     product.erase()
 
 
 def product_text(rows: int, columns: int, weight: HeldWeight) -> str:
-    """A module whose function is one product, of tensors."""
+    """Return a module with one function that computes the product on tensors."""
     f = Builder()
     x = Value(f.fresh("x"), (rows, columns))
     parts = {

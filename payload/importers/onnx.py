@@ -1,4 +1,4 @@
-"""ONNX models, by way of torch-mlir; PyTorch is not needed."""
+"""Importer of ONNX models through torch-mlir; PyTorch is not needed."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ops that multiply by weights in blocks or widen such: MatMulNBits, and DequantizeLinear with a size of blocks."""
+"""Rewrites of ops on block-quantized weights: MatMulNBits, and DequantizeLinear with a block size."""
 
 from math import prod
 from typing import TYPE_CHECKING
@@ -13,18 +13,18 @@ from payload.importers.onnx_quantised_checks import not_quantised
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-MATRIX = 2  # dimensions
-WHOLE_BITS = (4, 8)  # of weights in blocks
+MATRIX = 2  # rank of a matrix
+WHOLE_BITS = (4, 8)  # supported bit widths of block-quantized weights
 BLOCK_TYPES = ("int4", "uint4", "int8", "uint8")
-LEAST_BLOCK, MOST_SIZE = 16, 1 << 24  # of those
-ZEROS, UINT8 = 3, 2  # input that is the zero points; ONNX's number of a type
+LEAST_BLOCK, MOST_SIZE = 16, 1 << 24  # minimum block size, and maximum of block size, N and K
+ZEROS, UINT8 = 3, 2  # input position of the zero points; TensorProto.UINT8
 
 
 def product_of_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """MatMulNBits by a known weight of 4 or 8 bits: it stays in blocks, or where it cannot, is widened at import.
+    """Rewrite MatMulNBits by a constant weight: it stays block-quantized if possible, else it is dequantized at import.
 
-    Scales may be 0 and negative: ONNX Runtime's quantiser writes such for blocks of zeros, and for those whose largest
-    element is the one of the other sign.
+    Scales may be 0 or negative: ONNX Runtime's quantizer writes them for blocks of zeros, and for blocks whose element
+    of largest magnitude has the other sign.
     """
     a, b, scales, zeros, order, bias = [*node.input, "", "", ""][:6]
     packed, points = known.constants.get(b), known.constants.get(zeros)
@@ -52,14 +52,14 @@ def product_of_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors
 
 
 def widened(writer: NodeWriter, whole: Array, zero: Array, scales: str, columns: int) -> str:
-    """The name of a weight ``(K, N)`` in blocks in real numbers.
+    """Add the dequantization of a weight to ``(K, N)`` in f32; return its name.
 
     Args:
-        writer: Writer of its nodes.
-        whole: Whole numbers ``(N, blocks, size)``.
+        writer: Writer of the nodes.
+        whole: Quantized values ``(N, blocks, size)``.
         zero: Zero points ``(N, blocks)``.
         scales: Name of the scales.
-        columns: Columns K.
+        columns: Number of columns K.
     """
     n, blocks, size = whole.shape
     held = writer.constant(whole.reshape(n * blocks, size))
@@ -72,10 +72,10 @@ def widened(writer: NodeWriter, whole: Array, zero: Array, scales: str, columns:
 
 
 def sizes_of_blocks(node: "NodeProto", known: KnownTensors) -> tuple[int, int, int, int]:
-    """Sizes N and K of a weight in blocks, its bits and its elements a block.
+    """Return N and K of a block-quantized weight, its bits and its block size.
 
     Raises:
-        UnsupportedError: A size is none, or what the node reads has another.
+        UnsupportedError: A size is invalid, or does not match an input of the node.
     """
     n, k, bits, size = (int(of(node, name, 4 * (name == "bits"))) for name in ("N", "K", "bits", "block_size"))
     if bits not in WHOLE_BITS:
@@ -88,7 +88,7 @@ def sizes_of_blocks(node: "NodeProto", known: KnownTensors) -> tuple[int, int, i
     wanted = {1: n * blocks * size * bits // 8, 2: n * blocks, 3: n * packed, 5: n}
     for number, what in ((1, "bytes of B"), (2, "scales"), (3, "bytes of zero points"), (5, "biases")):
         name = node.input[number] if number < len(node.input) else ""
-        is_real = number == ZEROS and known.kinds.get(name) != UINT8  # zero points may be real numbers, one a block
+        is_real = number == ZEROS and known.kinds.get(name) != UINT8  # zero points may also be floats, one per block
         if name in known.shapes and not is_real and prod(known.shapes[name]) != wanted[number]:
             raise not_quantised(node, f"{what} must be {wanted[number]}, they are {prod(known.shapes[name])}")
     columns = known.shapes.get(node.input[0], [k])[-1]
@@ -98,17 +98,17 @@ def sizes_of_blocks(node: "NodeProto", known: KnownTensors) -> tuple[int, int, i
 
 
 def check_block_size(node: "NodeProto", size: int) -> None:
-    """Raise unless blocks may have so many elements.
+    """Raise unless a block size is valid.
 
     Raises:
-        UnsupportedError: The number is too small or too large, or no power of two.
+        UnsupportedError: The size is too small or too large, or not a power of two.
     """
     if size < LEAST_BLOCK or size & (size - 1) or size > MOST_SIZE:
         raise not_quantised(node, f"block_size must be a power of two from {LEAST_BLOCK} on, it is {size}")
 
 
 def blocks_along_an_axis(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """DequantizeLinear of blocks, each with a scale: by other ops, so that what is known is widened at import."""
+    """Rewrite DequantizeLinear with a block size; a constant weight stays quantized, if possible."""
     size, (x, scale, zero) = int(of(node, "block_size", 0)), [*node.input, ""][:3]
     if not size or x not in known.shapes or scale not in known.shapes or scale not in known.kinds:
         return False
@@ -130,9 +130,9 @@ def blocks_along_an_axis(writer: NodeWriter, node: "NodeProto", known: KnownTens
 
 
 def hold_axis(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> str:
-    """The name of a weight ``(K, N)`` of a DequantizeLinear that stays in blocks; empty where it is another.
+    """Keep the weight ``(K, N)`` of a DequantizeLinear block-quantized; return its name, or an empty one if impossible.
 
-    It is known, its blocks are along K, and products alone read it.
+    The weight must be constant, with blocks along K, and only be read by products.
     """
     size, (x, scale, zero) = int(of(node, "block_size", 0)), [*node.input, ""][:3]
     packed, points, numbers = known.constants.get(x), known.constants.get(zero), known.weights.get(scale)
@@ -152,14 +152,14 @@ def hold_axis(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> str
 
 
 def multiplies(graph: "GraphProto", name: str) -> bool:
-    """Whether a tensor is read, and by products alone, as what is multiplied by."""
+    """Return whether a tensor has readers, all of which are MatMuls with it as right-hand side."""
     readers = [node for node in graph.node if name in node.input]
-    given = any(output.name == name for output in graph.output)
-    return bool(readers) and not given and all(n.op_type == "MatMul" and n.input[0] != name for n in readers)
+    is_output = any(output.name == name for output in graph.output)
+    return bool(readers) and not is_output and all(n.op_type == "MatMul" and n.input[0] != name for n in readers)
 
 
 def unpacked(packed: Array, bits: int) -> Array:
-    """Whole numbers (.., n) of bytes that hold them, the lower bits first."""
+    """Unpack integers (.., n) of `bits` bits from bytes, lower bits first."""
     shifts = range(0, 8, bits)
     return np.stack([(packed >> shift) & ((1 << bits) - 1) for shift in shifts], axis=-1).reshape(
         *packed.shape[:-1], -1

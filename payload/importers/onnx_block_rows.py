@@ -1,4 +1,4 @@
-"""GatherBlockQuantized: rows of a table in blocks are read by their numbers, and only those are widened."""
+"""Rewrite of GatherBlockQuantized: rows of a block-quantized table are gathered, and only those are dequantized."""
 
 from math import prod
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ from payload.importers.onnx_quantised_checks import not_quantised
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-BLOCK_SIZE = 128  # where a node says nothing
+BLOCK_SIZE = 128  # default of the attribute
 
 
 def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """Rows of a known table, of their own type or in bytes, along an axis that its blocks are not along."""
+    """Rewrite the gather from a constant table along an axis other than that of its blocks."""
     data, indices, scales, zeros = [*node.input, ""][:4]
     packed, points = known.constants.get(data), known.constants.get(zeros)
     shapes = known.shapes
@@ -27,7 +27,7 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     asked = int(of(node, "block_size", BLOCK_SIZE))
     check_block_size(node, asked)
     along, across = axes_of(node, whole.ndim)
-    size = max(1, min(asked, whole.shape[across]))  # a block of a shorter axis is all of it, and never filled up
+    size = max(1, min(asked, whole.shape[across]))  # a shorter axis is a single block without padding
     blocks = -(-whole.shape[across] // size)
     wanted = [blocks if d == across else each for d, each in enumerate(whole.shape)]
     if shapes.get(scales, wanted) != wanted:
@@ -44,22 +44,22 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
         offset = zero_points(node, points, wanted, middle)
         held = writer.add("Gather", writer.constant(offset), indices, axis=along)
         numbers = writer.add("Sub", numbers, writer.reshape(writer.add("Cast", held, to=kind), *one))
-    elif str(packed.dtype) == "uint4":  # without a zero point it is 0, that of bytes the middle
+    elif str(packed.dtype) == "uint4":  # the default zero point is 0 here, but the middle for uint8
         numbers = writer.add("Add", numbers, writer.number(middle, kind))
     steps = writer.reshape(writer.add("Gather", scales, indices, axis=along), *one)
     counts[block_axis] = blocks * size
-    found = writer.reshape(writer.add("Mul", numbers, steps), *counts)
+    result = writer.reshape(writer.add("Mul", numbers, steps), *counts)
     if blocks * size > whole.shape[across]:
-        found = writer.slice(found, 0, whole.shape[across], block_axis)
-    writer.add("Identity", found, into=node.output[0])
+        result = writer.slice(result, 0, whole.shape[across], block_axis)
+    writer.add("Identity", result, into=node.output[0])
     return True
 
 
 def axes_of(node: "NodeProto", rank: int) -> tuple[int, int]:
-    """The axis that rows are gathered along, and that of blocks.
+    """Return the axis of the gather and the axis of the blocks.
 
     Raises:
-        UnsupportedError: One is none, or both are the same.
+        UnsupportedError: An axis is out of range, or both are the same.
     """
     axes = [int(of(node, name, default)) for name, default in (("gather_axis", 0), ("quantize_axis", 1))]
     if not all(-rank <= axis < rank for axis in axes):
@@ -71,10 +71,10 @@ def axes_of(node: "NodeProto", rank: int) -> tuple[int, int]:
 
 
 def whole_numbers(node: "NodeProto", packed: Array) -> tuple[Array, int]:
-    """Numbers of a table with a sign, and what was subtracted of those without; two nibbles of a byte are two numbers.
+    """Return the unpacked values of a table in i8, and the amount subtracted from unsigned ones.
 
     Raises:
-        UnsupportedError: The table is of no such type.
+        UnsupportedError: The element type of the table is not supported.
     """
     kind, bits = str(packed.dtype), int(of(node, "bits", 4))
     if kind not in BLOCK_TYPES or bits not in WHOLE_BITS or not packed.ndim:
@@ -86,10 +86,10 @@ def whole_numbers(node: "NodeProto", packed: Array) -> tuple[Array, int]:
 
 
 def zero_points(node: "NodeProto", points: Array, shape: list[int], middle: int) -> Array:
-    """Zero points of each block, of numbers with a sign.
+    """Return the zero points of each block, for signed values.
 
     Raises:
-        UnsupportedError: There are too few of them, or too many.
+        UnsupportedError: The number of zero points does not match the blocks.
     """
     if str(points.dtype) == "uint8":
         points = unpacked(points, int(of(node, "bits", 4)))[..., : shape[-1]]

@@ -1,7 +1,7 @@
-"""Weights in blocks of ONNX models that stay in blocks: a product reads 4 or 8 bits of a weight, and not 32.
+"""Block-quantized weights of ONNX models that stay quantized, so that a product reads 4 or 8 bits per weight, not 32.
 
-Until the graph is lowered such a weight is an input of it in f32, ``(K, N)``, which reference and runtime read; then
-`linalg_blocks` replaces it by its whole numbers and scales.
+Until the graph is lowered, such a weight is an f32 input ``(K, N)``, which reference and runtime read. Afterwards
+`linalg_blocks` replaces it by its quantized values and scales.
 """
 
 from collections.abc import Mapping
@@ -20,19 +20,19 @@ from payload.importers.onnx_values import replace_all
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-F32 = 1  # ONNX's number of the type
-WHOLE_BLOCK = 32  # elements of a block of nibbles, as they lie
+F32 = 1  # TensorProto.FLOAT
+WHOLE_BLOCK = 32  # block size of the packed 4-bit layout
 NIBBLE_BITS, NIBBLE_MIDDLE = 4, 8
 
 
 @dataclass(frozen=True)
 class HeldWeight:
-    """A weight ``(N, K)`` as products read it.
+    """A block-quantized weight ``(N, K)`` in the layout that products read.
 
     Attributes:
-        form: Format.
-        parts: Whole numbers, scales and least numbers, by what names end in.
-        node: What the node gives that had it in blocks.
+        form: Block format.
+        parts: Quantized values, scales and minima, by name suffix.
+        node: Result name of the node that the weight belongs to.
     """
 
     form: BlockFormat
@@ -42,14 +42,14 @@ class HeldWeight:
 
 @dataclass(frozen=True)
 class OnnxBlocks:
-    """A weight in blocks as ONNX says it.
+    """A block-quantized weight as ONNX defines it.
 
     Attributes:
-        whole: Whole numbers ``(N, blocks, size)`` with a sign: of unsigned types less half of their range.
+        whole: Signed quantized values ``(N, blocks, size)``; unsigned ones are shifted by half of their range.
         zeros: Zero points ``(N, blocks)``, likewise.
-        scales: Scales ``(N, blocks)`` in f32; they may be 0 and negative.
-        bits: Bits of a whole number, 4 or 8.
-        columns: Columns K: the last block may be longer than what is left.
+        scales: Scales ``(N, blocks)`` in f32; they may be 0 or negative.
+        bits: Bits of a quantized value, 4 or 8.
+        columns: Number of columns K; the last block may be padded.
     """
 
     whole: Array
@@ -60,13 +60,13 @@ class OnnxBlocks:
 
     @property
     def widened(self) -> Array:
-        """The weight ``(K, N)`` in f32, each step rounded as ONNX has it."""
+        """Dequantized weight ``(K, N)`` in f32, with each step rounded as in ONNX."""
         moved = (self.whole.astype(np.int16) - self.zeros[..., None]).astype(np.float32)
         rows = (moved * self.scales[..., None]).reshape(len(self.whole), -1)
         return np.ascontiguousarray(rows[:, : self.columns].T)
 
     def held(self) -> HeldWeight | None:
-        """The same as products read it, exact but for one rounding of what is subtracted; `None` of no whole blocks."""
+        """Convert to the layout of products, exact but for the rounding of minima; `None` if K is not whole blocks."""
         size = self.whole.shape[2]
         bits = NIBBLE_BITS if self.bits == NIBBLE_BITS and size % WHOLE_BLOCK == 0 else 8
         block = WHOLE_BLOCK if size % WHOLE_BLOCK == 0 and self.columns % WHOLE_BLOCK == 0 else HALF
@@ -91,7 +91,7 @@ class OnnxBlocks:
 
 
 class WidenedWeight:
-    """A weight ``(K, N)`` in f32 that is widened whenever it is read: a model of them need not fit the memory.
+    """Lazy array of an f32 weight ``(K, N)``, dequantized on every read, so that models larger than memory can be read.
 
     Attributes:
         shape: K and N.
@@ -106,22 +106,22 @@ class WidenedWeight:
         self.nbytes = self.size * self.dtype.itemsize
 
     def __array__(self, dtype: "np.dtype[Any] | None" = None, copy: "bool | None" = None) -> Array:
-        """The weight, as NumPy asks for it."""
+        """Return the weight, by NumPy's array protocol."""
         return self._blocks.widened.astype(dtype or self.dtype, copy=False)
 
     def astype(self, dtype: "type[np.generic]") -> Array:
-        """The weight in another type."""
+        """Return the weight in another element type."""
         return self._blocks.widened.astype(dtype)
 
 
 def is_half(numbers: Array) -> bool:
-    """Whether f16 holds all numbers as they are."""
+    """Return whether all values are exact in f16."""
     with np.errstate(over="ignore"):
         return bool(np.array_equal(numbers.astype(np.float16).astype(np.float32), numbers))
 
 
 def hold(writer: NodeWriter, known: KnownTensors, node: "NodeProto", blocks: OnnxBlocks) -> str:
-    """Make a weight of a node an input of the graph that stays in blocks; its name, empty where it cannot stay."""
+    """Make a weight of a node a graph input that stays block-quantized; return its name, empty if it cannot stay."""
     held = blocks.held()
     if held is None or known.held is None:
         return ""
@@ -137,7 +137,7 @@ def hold(writer: NodeWriter, known: KnownTensors, node: "NodeProto", blocks: Onn
 
 
 def multiply_rows(graph: "GraphProto", held: Mapping[str, HeldWeight]) -> None:
-    """Write products by weights in blocks as those of two matrices, in place; shapes are inferred."""
+    """Flatten the left-hand sides of products by block-quantized weights to matrices, in place."""
     known, nodes = facts_of(graph), list["NodeProto"]()
     for number, node in enumerate(graph.node):
         shape = known.shapes.get(node.input[0]) if node.op_type == "MatMul" and node.input[1] in held else None

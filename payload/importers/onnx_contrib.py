@@ -1,8 +1,8 @@
-"""Contrib ops of ONNX Runtime, which models that it optimised hold, each by its definition in standard ops.
+"""Rewrites of ONNX Runtime's contrib ops, found in models that it optimized, to standard ops.
 
-A definition writes the nodes that compute what a node does, and returns whether it did: it does not where the shape or
-type of what the node reads is not known yet, or where it has no standard ops for what the node's attributes ask. It is
-asked again when more shapes are known. Nodes that no definition writes are refused by their names.
+A rewrite adds the nodes that replace a node, and returns whether it did: it does not if the shape or type of an input
+is not known yet, or if the node's attributes have no equivalent in standard ops. It is tried again when more shapes are
+known. Nodes that remain are rejected.
 """
 
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ MICROSOFT = "com.microsoft"
 
 
 def fused_matmul(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """``alpha * A B``, either transposed in its last two dimensions, or the first of the two moved to the front."""
+    """Rewrite FusedMatMul: ``alpha * A B``, with transposed operands or batch dimensions."""
     if any(name not in known.shapes or name not in known.kinds for name in node.input):
         return False
     sides = [transposed(writer, node, known, side) for side in (0, 1)]
@@ -41,7 +41,7 @@ def fused_matmul(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> 
 
 
 def transposed(writer: NodeWriter, node: "NodeProto", known: KnownTensors, side: int) -> str:
-    """One of the tensors of a `fused_matmul`, as MatMul reads it."""
+    """Return an operand of a `fused_matmul` in the layout of MatMul."""
     name, letter = node.input[side], "AB"[side]
     order = list(range(len(known.shapes[name])))
     if len(order) > 1 and of(node, f"transBatch{letter}", 0):
@@ -52,13 +52,13 @@ def transposed(writer: NodeWriter, node: "NodeProto", known: KnownTensors, side:
 
 
 def gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """``x (1 + erf(x / sqrt 2)) / 2``."""
+    """Rewrite Gelu: ``x (1 + erf(x / sqrt 2)) / 2``."""
     x = node.input[0]
     return x in known.kinds and by_erf(writer, x, known.kinds[x], node.output[0])
 
 
 def bias_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """``gelu(a + b)``."""
+    """Rewrite BiasGelu: ``gelu(a + b)``."""
     a, b = node.input
     if a not in known.kinds:
         return False
@@ -66,7 +66,7 @@ def bias_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> boo
 
 
 def by_erf(writer: NodeWriter, x: str, kind: int, into: str) -> bool:
-    """The exact Gelu of a tensor of a type."""
+    """Add the exact GELU of a tensor of the given type."""
     half, one, root = (writer.number(value, kind) for value in (0.5, 1.0, np.sqrt(2.0)))
     bent = writer.add("Add", writer.add("Erf", writer.add("Div", x, root)), one)
     writer.add("Mul", writer.add("Mul", x, half), bent, into=into)
@@ -74,7 +74,7 @@ def by_erf(writer: NodeWriter, x: str, kind: int, into: str) -> bool:
 
 
 def fast_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2``, of a sum with a bias where there is one."""
+    """Rewrite FastGelu: ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2``, after an optional bias."""
     x = node.input[0]
     if x not in known.kinds:
         return False
@@ -85,7 +85,7 @@ def fast_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> boo
 
 
 def by_tanh(writer: NodeWriter, x: str, kind: int, into: str) -> bool:
-    """The approximate Gelu of a tensor of a type."""
+    """Add the tanh approximation of GELU of a tensor of the given type."""
     half, one, root, cubic = (writer.number(value, kind) for value in (0.5, 1.0, np.sqrt(2 / np.pi), 0.044715))
     cube = writer.add("Mul", writer.add("Mul", writer.add("Mul", x, x), x), cubic)
     bent = writer.add("Tanh", writer.add("Mul", writer.add("Add", x, cube), root))
@@ -94,7 +94,7 @@ def by_tanh(writer: NodeWriter, x: str, kind: int, into: str) -> bool:
 
 
 def quick_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """``x sigmoid(alpha x)``."""
+    """Rewrite QuickGelu: ``x sigmoid(alpha x)``."""
     x = node.input[0]
     if x not in known.kinds:
         return False
@@ -104,31 +104,31 @@ def quick_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bo
 
 
 def with_activation(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """FusedConv and FusedGemm: a Conv, and a sum with what follows, or a Gemm; then an activation."""
+    """Rewrite FusedConv and FusedGemm: a Conv with an optional addend, or a Gemm; then an activation."""
     op, names = node.op_type.removeprefix("Fused"), list(node.input)
     function = of(node, "activation", "")
-    given = list(of(node, "activation_params", ()))
-    parameters = dict(zip(PARAMETERS.get(function, ()), given, strict=False))
+    values = list(of(node, "activation_params", ()))
+    parameters = dict(zip(PARAMETERS.get(function, ()), values, strict=False))
     parameters |= {a.name.removeprefix("activation_"): a.f for a in node.attribute if a.name in SCALARS}
     if function not in ("", *PARAMETERS) or names[0] not in known.kinds:
         return False
-    kept = {a.name: of(node, a.name, None) for a in node.attribute if not a.name.startswith("activation")}
+    attributes = {a.name: of(node, a.name, None) for a in node.attribute if not a.name.startswith("activation")}
     added = names.pop(3) if op == "Conv" and len(names) > 3 else ""
     while names and not names[-1]:
         names.pop()
-    found = writer.add(op, *names, **kept)
-    found = writer.add("Add", found, added) if added else found
+    y = writer.add(op, *names, **attributes)
+    y = writer.add("Add", y, added) if added else y
     if function == "Clip":
         low, high = (writer.number(parameters[name], known.kinds[names[0]]) for name in PARAMETERS["Clip"])
-        found = writer.add("Min", writer.add("Max", found, low), high)
+        y = writer.add("Min", writer.add("Max", y, low), high)
     elif function:
-        found = writer.add(function, found, **parameters)
-    writer.add("Identity", found, into=node.output[0])
+        y = writer.add(function, y, **parameters)
+    writer.add("Identity", y, into=node.output[0])
     return True
 
 
 def scaled_integers(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """MatMulIntegerToFloat: a product of integers, scaled, and a bias."""
+    """Rewrite MatMulIntegerToFloat: an integer product, its scales, and a bias."""
     names = [*node.input, *[""] * (7 - len(node.input))]
     a, b, a_scale, b_scale, a_zero, b_zero, bias = names
     if a_scale not in known.kinds:
@@ -144,7 +144,7 @@ def scaled_integers(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
 
 
 def standard(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """An op that is as ONNX's own of the same name."""
+    """Rewrite an op that equals the standard op of the same name."""
     from onnx import NodeProto  # noqa: PLC0415
 
     own = NodeProto()

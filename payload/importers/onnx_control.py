@@ -72,14 +72,14 @@ def check_graphs(node: "NodeProto", version: int) -> None:
     if not 1 <= count <= max(1, len(node.input)):
         raise cannot_lower(node.doc_string, f"it must scan from 1 to all of its inputs, got {count}")
     taken = {"If": 0, "Loop": max(2, len(node.input)), "Scan": len(node.input)}[node.op_type]
-    given = len(node.output) + (node.op_type == "Loop")
+    arity = len(node.output) + (node.op_type == "Loop")
     for name in BRANCHES if node.op_type == "If" else ("body",):
         graph = of(node, name, None)
-        gives = min(given, len(graph.output)) if node.op_type == "Loop" else len(graph.output)  # the last may be unused
-        if gives != given or len(graph.input) != taken:
+        gives = min(arity, len(graph.output)) if node.op_type == "Loop" else len(graph.output)  # the last may be unused
+        if gives != arity or len(graph.input) != taken:
             raise cannot_lower(
                 node.doc_string,
-                f"its {name} must take {taken} tensors and give {given}, it takes {len(graph.input)} and gives "
+                f"its {name} must take {taken} tensors and give {arity}, it takes {len(graph.input)} and gives "
                 f"{len(graph.output)}",
             )
 
@@ -142,8 +142,8 @@ class StepWriter(NodeWriter):
         most = int(self.known[trips].reshape(())) if trips else MOST_STEPS + 1
         goes_on, parts, step = not condition or bool(self.known[condition].all()), list[Sequence[str]](), 0
         while goes_on and step < most:
-            given = [self.hold(np.array(step, np.int64)), self.hold(np.array(True)), *state]
-            condition_after, *results = self.copy(body, given, f"{step}")
+            arguments = [self.hold(np.array(step, np.int64)), self.hold(np.array(True)), *state]
+            condition_after, *results = self.copy(body, arguments, f"{step}")
             state, step = results[: len(state)], step + 1
             parts.append(results[len(state) :])
             if condition_after not in self.known:

@@ -1,9 +1,9 @@
-"""Ops of other domains than ONNX's own, and functions of a model: written as standard ops before anything reads it.
+"""Rewriting of a model's functions and of ops from other domains to standard ONNX ops, before anything else.
 
     com.microsoft::FusedMatMul(a, b, alpha=3)   ->   Mul(MatMul(a, b), 3)
 
-What is left when this is done is of ONNX's own domain, so that an op's type says what it computes: reference, folding
-and lowering need not look at domains. An op that nothing here defines is refused, by its domain and its node.
+Afterwards all ops are in ONNX's own domain, so that reference, folding and lowering can identify an op by its type. An
+op that is not defined here is rejected, with its domain and node in the message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from autotune.core.payload import Array
 
 OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
-OLDEST = 15  # version of operators that torch-mlir lowers, and that the reference computes rightly
-COORDINATE_MODE = 11  # version from which on Resize has coordinate_transformation_mode
-MOST_NODES = 1 << 20  # of functions that are written out: each that calls another twice has twice as many
-NEWEST = 20  # version of ONNX's operators where a model imports none of them
+OLDEST = 15  # oldest opset version that torch-mlir lowers and the reference computes correctly
+COORDINATE_MODE = 11  # first opset version whose Resize has coordinate_transformation_mode
+MOST_NODES = 1 << 20  # maximum nodes after inlining functions, whose number can grow exponentially
+NEWEST = 20  # opset version of a model that imports none
 
 
 def use_standard_ops(
     model: "ModelProto", sizes: Mapping[str, int], weights: "dict[str, Array]"
 ) -> "dict[str, HeldWeight]":
-    """Write a model in standard ops alone, in place; its sizes are fixed and its shapes inferred on the way.
+    """Rewrite a model to standard ops, in place, with fixed sizes and inferred shapes.
 
     Args:
-        model: The model.
-        sizes: Sizes of dimensions that it leaves open, by name.
-        weights: Values of its inputs that are weights; those that stay in blocks are added, in f32.
+        model: Model to rewrite.
+        sizes: Sizes of symbolic dimensions, by name.
+        weights: Values of its inputs that are weights; those that stay block-quantized are added, in f32.
 
     Returns:
-        Weights that stay in blocks, by the name of the input that they are in f32.
+        Weights that stay block-quantized, by the name of their f32 input.
 
     Raises:
         UnsupportedError: An op is neither standard, nor a function of the model, nor defined here.
@@ -70,7 +70,7 @@ def use_standard_ops(
         return replace(facts_of(model.graph), version=version, weights=weights, held=held)
 
     while write_contrib(model.graph, known(), f"autotune.{rounds}"):
-        fix_sizes(model, {}, weights)  # what could not be inferred behind such a node
+        fix_sizes(model, {}, weights)  # shapes of the results could not be inferred before
         rounds += 1
     for node in every_node(model.graph):
         if not is_standard(node, version):
@@ -82,13 +82,13 @@ def use_standard_ops(
 
 
 def use_version(model: "ModelProto", version: int, old: int, weights: "Mapping[str, Array]") -> int:
-    """Write a model in a later version of ONNX's operators, in place, where ONNX knows how; which it then has."""
+    """Convert a model to a later opset version, in place, if ONNX can; return the version it has then."""
     from onnx import version_converter  # noqa: PLC0415 - comes with an extra
 
     origins = origins_of(model.graph)
     try:
         model.CopyFrom(version_converter.convert_version(model, version))
-    except Exception:  # it has no way for some op, and says so by errors of C++: then all stays
+    except Exception:  # no conversion for some op, reported as C++ exceptions: the model is left unchanged
         return old
     if old < COORDINATE_MODE:
         known = {**weights, **facts_of(model.graph).constants}
@@ -100,17 +100,17 @@ def use_version(model: "ModelProto", version: int, old: int, weights: "Mapping[s
 
 
 def refusal(node: "NodeProto") -> str:
-    """Why a node cannot be imported."""
+    """Return the message about an unsupported node."""
     if (node.domain, node.op_type) in CONTRIB:
         return f"{node.doc_string} must have a form that docs/how-to/import.md names; export it by standard ops"
     return f"{node.doc_string} must be of a standard op of ONNX, or one that is defined here; export it by standard ops"
 
 
 def name_own_domain(model: "ModelProto") -> int:
-    """Spell ONNX's own domain in one way, in place; the version of its operators.
+    """Normalize the spelling of ONNX's own domain, in place; return its opset version.
 
     Raises:
-        UnsupportedError: The model imports two versions of them, or one that is not known here.
+        UnsupportedError: The model imports two versions of the domain, or an unknown version.
     """
     from onnx.defs import onnx_opset_version  # noqa: PLC0415 - comes with an extra
 
@@ -137,10 +137,10 @@ def name_own_domain(model: "ModelProto") -> int:
 
 
 def inline_functions(model: "ModelProto") -> None:
-    """Put the bodies of a model's own functions where they are called, in place.
+    """Inline a model's own functions, in place.
 
     Raises:
-        UnsupportedError: One has the name of a standard op, or calls itself.
+        UnsupportedError: A function has the name of a standard op, or is recursive.
     """
     from onnx import defs, inliner  # noqa: PLC0415 - comes with an extra
 
@@ -154,10 +154,10 @@ def inline_functions(model: "ModelProto") -> None:
 
 
 def check_recursion(model: "ModelProto") -> None:
-    """Refuse functions that call themselves, and such that are more than `MOST_NODES` nodes, written out.
+    """Raise if functions are recursive, or have more than `MOST_NODES` nodes when inlined.
 
     Raises:
-        UnsupportedError: A function does, or all are more.
+        UnsupportedError: A function is recursive, or the functions are too large.
     """
     calls = {
         qualified(function.name, function.domain): [qualified(n.op_type, n.domain) for n in every_node(function)]
@@ -178,7 +178,7 @@ def check_recursion(model: "ModelProto") -> None:
 
 
 def every_node(graph: "GraphProto | FunctionProto") -> "Iterator[NodeProto]":
-    """Nodes of a graph and of the graphs inside it."""
+    """Yield the nodes of a graph and of its nested subgraphs."""
     for node in graph.node:
         yield node
         for inner in graphs_of(node):
@@ -186,7 +186,7 @@ def every_node(graph: "GraphProto | FunctionProto") -> "Iterator[NodeProto]":
 
 
 def graphs_of(node: "NodeProto") -> "list[GraphProto]":
-    """Graphs inside a node, such as the branches of an If."""
+    """Return the subgraphs of a node, such as the branches of an If."""
     from onnx import AttributeProto  # noqa: PLC0415
 
     single = [attribute.g for attribute in node.attribute if attribute.type == AttributeProto.GRAPH]
@@ -194,7 +194,7 @@ def graphs_of(node: "NodeProto") -> "list[GraphProto]":
 
 
 def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
-    """Write those nodes as standard ops whose definition knows what it needs, in place; returns whether any was."""
+    """Rewrite nodes to standard ops where shapes and types suffice, in place; return whether any was rewritten."""
     nodes: list[NodeProto] = []
     is_changed = False
     for number, node in enumerate(graph.node):

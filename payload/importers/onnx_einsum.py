@@ -1,4 +1,4 @@
-"""Sums of products of three tensors and more, in pairs: torch-mlir sums over a letter that a later one still has."""
+"""Rewrite of Einsum with three or more operands to pairs: torch-mlir reduces letters that later operands still use."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ PAIR = 2
 
 
 def multiply_in_pairs(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """An Einsum of many tensors, a pair after the other; returns whether it is written."""
+    """Rewrite an Einsum of several tensors as a chain of pairs; return whether it was rewritten."""
     equation = of(node, "equation", "").replace(" ", "")
     if len(node.input) <= PAIR or "." in equation:
         return False

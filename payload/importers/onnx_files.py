@@ -1,4 +1,4 @@
-"""Files that an ONNX file keeps its weights in: they are part of the model, as much as the file itself is."""
+"""External data files of ONNX models, which are as much part of the model as the file itself."""
 
 import mmap
 from collections.abc import Collection, Iterator
@@ -15,12 +15,12 @@ LOCATION = "location"  # the key under which a tensor names the file that holds 
 
 
 def external_files(path: Path) -> tuple[Path, ...]:
-    """Every file that tensors of a model lie in, wherever in it they are: initializers, attributes, graphs, functions.
+    """Return all external data files of a model: of initializers, attributes, subgraphs and functions.
 
-    A file that cannot be parsed has none: its import says what is wrong with it.
+    A file that cannot be parsed has none; its import reports the error.
 
     Raises:
-        PayloadError: A file is missing, or lies outside of the model's folder.
+        PayloadError: A file is missing, or outside of the model's folder.
     """
     if find_spec("onnx") is None or not names_files(path):
         return ()
@@ -28,14 +28,14 @@ def external_files(path: Path) -> tuple[Path, ...]:
 
     try:
         model = onnx.load(path, load_external_data=False)
-    except Exception:  # protobuf and files each raise their own
+    except Exception:  # protobuf and file access have unrelated exception types
         return ()
     locations = sorted({entry.value for entry in entries_of(model) if entry.key == LOCATION})
     return tuple(checked(path, location) for location in locations)
 
 
 def names_files(path: Path) -> bool:
-    """Return whether a file may name others: a look at its bytes, as most name none."""
+    """Return whether a file may refer to external data, by a search of its bytes: most files do not."""
     with path.open("rb") as file:
         if not file.seek(0, 2):
             return False
@@ -44,12 +44,12 @@ def names_files(path: Path) -> bool:
 
 
 def lying_in_files(graph: Any, names: Collection[str], model: Path) -> dict[str, TensorInFile]:  # noqa: ANN401
-    """Where initializers lie that are in other files, by name.
+    """Return the file locations of initializers that are external data, by name.
 
     Args:
-        graph: The graph, of protobuf.
-        names: Initializers that are wanted, of elements of whole bytes.
-        model: The model's file.
+        graph: Graph, a protobuf message.
+        names: Names of the requested initializers, whose element types must have whole bytes.
+        model: Path of the model.
 
     Raises:
         PayloadError: A file is missing, or does not hold a tensor.
@@ -57,7 +57,7 @@ def lying_in_files(graph: Any, names: Collection[str], model: Path) -> dict[str,
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data  # noqa: PLC0415 - comes with an extra
     from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
 
-    found = {}
+    locations = {}
     for tensor in graph.initializer:
         if tensor.name not in names or not uses_external_data(tensor):
             continue
@@ -70,12 +70,12 @@ def lying_in_files(graph: Any, names: Collection[str], model: Path) -> dict[str,
                 f"weight {tensor.name[:200]} must be bytes {start} to {entry.end} of {info.location[:200]}, the model "
                 f"names {info.length or 'all'} of the {size} there; export it again"
             )
-        found[tensor.name] = TensorInFile(file, entry)
-    return found
+        locations[tensor.name] = TensorInFile(file, entry)
+    return locations
 
 
 def entries_of(message: Any) -> Iterator[Any]:  # noqa: ANN401 - of protobuf
-    """Every entry on external data in a message and those inside it."""
+    """Yield every external data entry in a message and its nested messages."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
@@ -87,17 +87,17 @@ def entries_of(message: Any) -> Iterator[Any]:  # noqa: ANN401 - of protobuf
 
 
 def checked(path: Path, location: str) -> Path:
-    """The file of a location.
+    """Return the path of an external data location.
 
     Raises:
-        PayloadError: No file is there, a link to one, or one outside of the model's folder.
+        PayloadError: The file is missing, is a symbolic link, or is outside of the model's folder.
     """
     file, folder = path.parent / location, path.parent.resolve()
     if not location.isprintable() or not file.resolve().is_relative_to(folder) or Path(location).is_absolute():
         raise PayloadError(
             f"weights of {path} must lie in its folder, the model names {location[:200]!r}; copy them beside it"
         )
-    if file.is_symlink():  # which ONNX refuses, in words of its own
+    if file.is_symlink():  # ONNX rejects links as well
         raise PayloadError(
             f"weights of {path} must be in {location[:200]}, that is a link to a file; copy the file there"
         )

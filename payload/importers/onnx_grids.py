@@ -1,9 +1,9 @@
-"""GridSample: elements at coordinates that a tensor holds, the nearest or a mean of neighbours.
+"""Rewrite of GridSample: elements at coordinates given by a tensor, nearest or interpolated.
 
     coordinate = ((g + 1) size - 1) / 2, or (g + 1) (size - 1) / 2 where corners are aligned
     y = sum over neighbours of weight x[neighbour], of zeros where a neighbour lies outside
 
-torch-mlir reads beyond the image where a coordinate is outside, and knows images and zeros alone.
+torch-mlir reads out of bounds where a coordinate is outside, and supports 2-D images and zero padding only.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MODES = ("nearest", "linear", "bilinear")
 PADS = ("zeros", "border", "reflection")
-REAL = (1, 10, 11, 16)  # ONNX's numbers of f32, f16, f64 and bf16
-WHOLE = 7  # and of i64
+REAL = (1, 10, 11, 16)  # f32, f16, f64 and bf16 in TensorProto
+WHOLE = 7  # TensorProto.INT64
 MOVES = (
     "Cast",
     "Flatten",
@@ -32,8 +32,8 @@ MOVES = (
     "Squeeze",
     "Transpose",
     "Unsqueeze",
-)  # what leaves numbers as they are
-OUTSIDE = 2.0  # coordinates of a grid lie between this and its negative; those beyond 1 are outside the image
+)  # ops that do not change values
+OUTSIDE = 2.0  # bound of random coordinates; those beyond 1 are outside the image
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Neighbour:
     """An element next to a coordinate, along one axis.
 
     Attributes:
-        index: Name of the index, in i64 and inside the image.
-        inside: Name of whether it was inside the image before; empty where that is no matter.
-        weight: Name of its share; empty for all.
+        index: Name of the index in i64, clamped to the image.
+        inside: Name of the mask of indices that were inside the image; empty if not needed.
+        weight: Name of the interpolation weight; empty for 1.
     """
 
     index: str
@@ -52,21 +52,21 @@ class Neighbour:
 
 
 def grids_of(graph: "GraphProto") -> frozenset[str]:
-    """Names of tensors that hold coordinates in images, as they are."""
-    found = set[str]()
+    """Return the names of tensors that are sampling grids, or are only moved to one."""
+    grids = set[str]()
     for node in reversed(graph.node):
         if node.op_type == "GridSample" and len(node.input) > 1:
-            found.add(node.input[1])
-        elif node.op_type in MOVES and node.output[0] in found:
-            found.add(node.input[0])
-    return frozenset(found)
+            grids.add(node.input[1])
+        elif node.op_type in MOVES and node.output[0] in grids:
+            grids.add(node.input[0])
+    return frozenset(grids)
 
 
 def sample(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """GridSample as gathered elements, in any number of dimensions.
+    """Rewrite GridSample to gathers, for any number of spatial dimensions.
 
     Raises:
-        UnsupportedError: The mode is cubic, or numbers are whole.
+        UnsupportedError: The mode is cubic, or a tensor is not a float tensor.
     """
     x, grid = node.input[:2]
     shape, given = facts.shapes[x], facts.shapes.get(grid)
@@ -94,7 +94,7 @@ def sample(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
 
 
 def coordinate_in(writer: NodeWriter, g: str, size: int, kind: int, node: "NodeProto") -> str:
-    """Coordinates along an axis of so many elements; the nearest are whole, and a half is rounded to an even one."""
+    """Convert grid values to coordinates along an axis of `size` elements; `nearest` rounds halves to even."""
     one, half = (writer.number(each, kind) for each in (1, 2))
     begun = writer.add("Add", g, one)
     is_aligned = bool(of(node, "align_corners", 0))
@@ -111,7 +111,7 @@ def coordinate_in(writer: NodeWriter, g: str, size: int, kind: int, node: "NodeP
 
 
 def reflect(writer: NodeWriter, coordinate: str, ends: tuple[float, float], kind: int) -> str:
-    """Coordinates between two ends, at which those outside are reflected as often as it takes."""
+    """Reflect coordinates at the two ends of an interval until they are inside."""
     low, high = ends
     if low == high:
         return writer.add("Mul", coordinate, writer.number(0, kind))
@@ -131,7 +131,7 @@ def neighbours(  # noqa: PLR0917 - each is of another kind
     mode: str,
     pad: str,
 ) -> list[Neighbour]:
-    """The elements along an axis that the element at a coordinate is computed from."""
+    """Return the elements along an axis that are interpolated at a coordinate."""
     x_kind, kind = (kinds[name] for name in names)
     zero, last, one = (writer.number(each, kind) for each in (0, size - 1, 1))
 
@@ -139,7 +139,7 @@ def neighbours(  # noqa: PLR0917 - each is of another kind
         least, most = writer.add("GreaterOrEqual", at, zero), writer.add("LessOrEqual", at, last)
         inside = writer.add("And", least, most)
         if pad == "zeros":
-            held = writer.add("Where", inside, at, zero)  # NaN is inside of nothing
+            held = writer.add("Where", inside, at, zero)  # also maps NaN, which is never inside, to 0
         else:
             held = writer.add("Where", most, writer.add("Where", least, at, zero), last)
             inside = ""
@@ -157,7 +157,7 @@ def neighbours(  # noqa: PLR0917 - each is of another kind
 
 
 def weigh(writer: NodeWriter, node: "NodeProto", shape: list[int], taken: tuple[Neighbour, ...], kind: int) -> str:
-    """The elements at a neighbour along each axis, times its share; ``(n, channels, coordinates)``."""
+    """Gather the elements at one neighbour per axis, times their weights: ``(n, channels, coordinates)``."""
     n, channels, *sizes = shape
     at = ""
     for d, each in enumerate(taken):
@@ -166,15 +166,15 @@ def weigh(writer: NodeWriter, node: "NodeProto", shape: list[int], taken: tuple[
         at = writer.add("Add", at, part) if at else part
     if n == 1:
         rows = writer.reshape(node.input[0], channels, prod(sizes))
-        found = writer.add("Gather", rows, writer.reshape(at, -1), axis=1)
-        found = writer.add("Unsqueeze", found, writer.numbers(0))
+        gathered = writer.add("Gather", rows, writer.reshape(at, -1), axis=1)
+        gathered = writer.add("Unsqueeze", gathered, writer.numbers(0))
     else:
         begins = writer.constant(np.arange(n * channels, dtype=np.int64).reshape(n, channels, 1) * prod(sizes))
-        found = writer.add("Gather", writer.reshape(node.input[0], -1), writer.add("Add", at, begins), axis=0)
+        gathered = writer.add("Gather", writer.reshape(node.input[0], -1), writer.add("Add", at, begins), axis=0)
     for each in taken:
         if each.inside:
-            found = writer.add("Where", each.inside, found, writer.number(0, kind))
+            gathered = writer.add("Where", each.inside, gathered, writer.number(0, kind))
     for each in taken:
         if each.weight:
-            found = writer.add("Mul", found, each.weight)
-    return found
+            gathered = writer.add("Mul", gathered, each.weight)
+    return gathered

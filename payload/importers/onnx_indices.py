@@ -1,9 +1,10 @@
-"""Sorting and scattering, which our MLIR has no ops for: indices are compared, all with all.
+"""Rewrites of ONNX's sorting and scattering ops, which linalg lacks, into comparisons of all pairs.
 
-    rank of x[i] = how many x[j] are before it;  y[k] = sum of x[i] where rank i is k
+    rank of x[i] = number of x[j] before it;  y[k] = sum of x[i] where rank i is k
     y[r] = sum of u[m] where index m is r, or x[r] where there is none
 
-That is work for each pair, in long vectors: little for what models sort and scatter, and refused for much.
+The work is quadratic but vectorizes well, which is cheap at the sizes that models sort and scatter. Larger ops are
+rejected.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 MOST_PAIRS = 1 << 26
-REAL = 1  # ONNX's number of f32
-WHOLE = 7  # and of i64
+REAL = 1  # TensorProto.FLOAT
+WHOLE = 7  # TensorProto.INT64
 
 
 def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """The first elements along an axis in order, and their indices."""
+    """Rewrite TopK: the first elements along an axis in order, and their indices."""
     x, shape, kind = node.input[0], facts.shapes[node.input[0]], facts.kinds[node.input[0]]
     count = facts.constants.get(node.input[1]) if len(node.input) > 1 else of(node, "k", None)
     axis = of(node, "axis", -1) % len(shape)
@@ -48,14 +49,14 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
     for output, values, zero in zip(node.output, (other, indices), nothing.values(), strict=False):
         if output:
             chosen = writer.add("Where", hit, values, zero)
-            found = writer.add("ReduceSum", chosen, writer.numbers(-1), keepdims=0)
-            typed = found if values == other else writer.add("Cast", found, to=WHOLE)
+            total = writer.add("ReduceSum", chosen, writer.numbers(-1), keepdims=0)
+            typed = total if values == other else writer.add("Cast", total, to=WHOLE)
             writer.add("Transpose", typed, perm=back, into=output)
     return True
 
 
 def read_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """GatherElements of fewer along the other axes: ONNX's reference and torch-mlir read others."""
+    """Crop the data of GatherElements to the indices' other sizes: ONNX's reference and torch-mlir do not."""
     x, indices = node.input
     shape, given = facts.shapes[x], facts.shapes.get(indices, [])
     axis = of(node, "axis", 0) % max(1, len(shape))
@@ -69,7 +70,7 @@ def read_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 
 
 def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Elements put at indices along an axis, or combined with what is there."""
+    """Rewrite ScatterElements: elements replace or are reduced into those at indices along an axis."""
     x, indices, values = node.input[:3]
     shape, given, how = facts.shapes[x], facts.shapes.get(indices, []), of(node, "reduction", "none")
     axis = of(node, "axis", 0) % max(1, len(shape))
@@ -77,13 +78,13 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
         return False
     part, rests = x, []
     for d, (size, count) in enumerate(zip(shape, given, strict=True)):
-        if d != axis and count < size:  # indices are of the first ones along the other axes
+        if d != axis and count < size:  # the indices cover the first elements of the other axes
             rests.append((d, writer.slice(part, count, size, d)))
             part = writer.slice(part, 0, count, d)
     order = [*(d for d in range(len(shape)) if d != axis), axis]
     rows, at, put = (writer.add("Transpose", name, perm=order) for name in (part, indices, values))
-    found = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], how)
-    last = writer.add("Transpose", found, perm=order_back(order))
+    result = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], how)
+    last = writer.add("Transpose", result, perm=order_back(order))
     for d, rest in reversed(rests):
         last = writer.add("Concat", last, rest, axis=d)
     writer.add("Identity", last, into=node.output[0])
@@ -91,7 +92,7 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 
 
 def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Parts put at indices in the first dimensions, or combined with what is there."""
+    """Rewrite ScatterND: slices replace or are reduced into those at indices into the first dimensions."""
     x, indices, values = node.input[:3]
     shape, given, how = facts.shapes[x], facts.shapes.get(indices, [0]), of(node, "reduction", "none")
     lead, size = shape[: given[-1]], prod(shape[given[-1] :])
@@ -105,13 +106,13 @@ def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> boo
     at = writer.add("ReduceSum", weighted, writer.numbers(1), keepdims=0)
     rows = writer.add("Transpose", writer.reshape(x, prod(lead), size), perm=[1, 0])
     put = writer.add("Transpose", writer.reshape(values, count, size), perm=[1, 0])
-    found = put_rows(writer, (rows, at, put), prod(lead), facts.kinds[x], how)
-    writer.reshape(writer.add("Transpose", found, perm=[1, 0]), *shape, into=node.output[0])
+    result = put_rows(writer, (rows, at, put), prod(lead), facts.kinds[x], how)
+    writer.reshape(writer.add("Transpose", result, perm=[1, 0]), *shape, into=node.output[0])
     return True
 
 
 def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: int, how: str) -> str:
-    """Rows of so many, with values put at indices of them, or combined with what is there."""
+    """Scatter values to indices of rows of `size` elements, replacing or reducing into them."""
     rows, indices, values = given
     real = writer.add("Cast", indices, to=REAL)
     behind = writer.add("Where", writer.add("Less", real, writer.real(0)), writer.real(size), writer.real(0))
@@ -128,16 +129,16 @@ def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: i
 
 
 def least(dtype: "np.dtype[Any]") -> Array:
-    """What no number is less than."""
+    """Return the lowest value of an element type."""
     return np.array(np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf, dtype)
 
 
 def largest(dtype: "np.dtype[Any]") -> Array:
-    """What no number is larger than."""
+    """Return the highest value of an element type."""
     return np.array(np.iinfo(dtype).max if dtype.kind in "iu" else np.inf, dtype)
 
 
-# By reduction: how rows and what is put are combined, how all that is put at one index is, and what changes nothing.
+# By reduction: op that combines rows with updates, op that reduces the updates of one index, and its neutral element.
 COMBINED: dict[str, tuple[str, str, Callable[["np.dtype[Any]"], Array]]] = {
     "none": ("", "ReduceSum", lambda dtype: np.zeros((), dtype)),
     "add": ("Add", "ReduceSum", lambda dtype: np.zeros((), dtype)),

@@ -203,8 +203,8 @@ def bias_of(held: IntegerWriter, name: str, scale: Array, count: int) -> Array |
 
 def real_bias(held: IntegerWriter, name: str, shape: Sequence[int] = (-1,)) -> Array | None:
     """Return a float bias in the given shape; `None` if there is none."""
-    found = held.known.get(name)
-    return found.reshape(shape) if name and found is not None and found.dtype == np.float32 else None
+    bias = held.known.get(name)
+    return bias.reshape(shape) if name and bias is not None and bias.dtype == np.float32 else None
 
 
 def fits(most: int, whole: Array, bias: Array) -> bool:

@@ -1,11 +1,11 @@
-"""Softmax and LayerNormalization of rows of bytes: what a row has in common is found in whole numbers.
+"""Rewrites of Softmax and LayerNormalization of i8 tensors: row maxima and sums are computed in integers.
 
     softmax(s (x - z))          ->   m = max(x);  e = exp(s (x - m));  e / sum(e)
     norm(s (x - z)) * w + b     ->   S = sum(x);  Q = sum(x x);  r = n / sqrt(n Q - S S + eps (n / s)^2)
                                      (x - S / n) r * w + b
 
-Neither depends on the zero point, and norms not on the scale but for their epsilon. Sums of bytes are exact in 32 bits,
-what becomes of them in 64. Where the result is quantised, its scale is part of one factor of a row, or of w and b.
+Neither depends on the zero point, and norms depend on the scale through epsilon only. Sums of i8 are exact in i32,
+their products in i64. If the result is quantized, its scale is folded into one factor per row, or into w and b.
 """
 
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from payload.importers.onnx_nodes import NodeWriter, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-INT64 = 7  # ONNX's number of the type
-OF_ONE_AXIS = 13  # the first version whose softmax is of one axis
+INT64 = 7  # TensorProto.INT64
+OF_ONE_AXIS = 13  # first opset version whose Softmax is along one axis
 
 
 @dataclass(frozen=True)
 class RowWriter:
-    """Writes the nodes of an op of rows.
+    """Writer of the nodes of a rowwise op.
 
     Attributes:
-        held: The model.
-        writer: Takes the nodes.
-        x: What the rows are of.
-        axes: Axes that a row is along.
-        count: Elements of a row.
+        held: State of the model's integer rewrite.
+        writer: Writer of the nodes.
+        x: Input in i8.
+        axes: Axes of a row.
+        count: Number of elements of a row.
     """
 
     held: IntegerWriter
@@ -48,21 +48,21 @@ class RowWriter:
 
     @classmethod
     def of(cls, held: IntegerWriter, writer: NodeWriter, name: str, first: int, last: int | None = None) -> "RowWriter":
-        """A writer of rows of a tensor in bytes, from one of its axes on."""
+        """Create a writer for rows along the axes from `first` to `last` of an i8 tensor."""
         shape = held.facts.shapes[name]
         axes = tuple(range(len(shape)))[first:last]
         return cls(held, writer, held.scaled[name], axes, prod(shape[axis] for axis in axes))
 
     def sum(self, name: str) -> str:
-        """Sums of rows, with axes of one element instead of theirs."""
+        """Sum rows, keeping their axes."""
         return self.writer.add("ReduceSum", name, self.writer.numbers(*self.axes), keepdims=1)
 
     def cast(self, name: str, kind: int) -> str:
-        """Numbers of another type."""
+        """Cast to another element type."""
         return self.writer.add("Cast", name, to=kind)
 
     def softmax(self, ending: Ending) -> str:
-        """The softmax of rows; bytes, if it is quantised."""
+        """Compute the softmax of rows, in i8 if it is quantized."""
         add, whole = self.writer.add, self.held.natural(self.writer, self.x.bytes)
         most = add("ReduceMax", whole, self.writer.numbers(*self.axes), keepdims=1)
         below = add("Sub", self.cast(whole, FLOAT), self.cast(most, FLOAT))
@@ -74,7 +74,7 @@ class RowWriter:
         return rounded(self.writer, add("Mul", powers, step), ending)
 
     def norm(self, ending: Ending, epsilon: float, weight: Array, bias: Array) -> str:
-        """What rows are normalised to; bytes, if it is quantised."""
+        """Normalize rows, in i8 if the result is quantized."""
         add, writer = self.writer.add, self.writer
         n, natural = self.count, self.held.natural(writer, self.x.bytes)
         whole = self.cast(natural, INT32)
@@ -90,38 +90,38 @@ class RowWriter:
             self.held.add_weight(f"{writer.stem}_{what}", each.astype(np.float32))
             for what, each in (("weight", weight), ("bias", bias))
         ]
-        found = add("Add", add("Mul", normal, names[0]), names[1])
-        return held_within(writer, found, ending) if ending.scale is None else rounded(writer, found, ending)
+        scaled = add("Add", add("Mul", normal, names[0]), names[1])
+        return held_within(writer, scaled, ending) if ending.scale is None else rounded(writer, scaled, ending)
 
 
 def softmax(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """Softmax along one axis of what is held in bytes."""
+    """Rewrite Softmax along one axis of an i8 tensor."""
     x, version = node.input[0], next(each.version for each in held.model.opset_import if not each.domain)
     if x not in held.scaled or x not in held.facts.shapes or version < OF_ONE_AXIS:
         return False
     shape, ending = held.facts.shapes[x], held.ending_of(node.output[0])
     axis = of(node, "axis", -1) % len(shape)
-    found = RowWriter.of(held, writer, x, axis, axis + 1).softmax(ending)
-    return ProductWriter(held, writer).give(found, ending, shape)
+    result = RowWriter.of(held, writer, x, axis, axis + 1).softmax(ending)
+    return ProductWriter(held, writer).give(result, ending, shape)
 
 
 def normalise(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """LayerNormalization of what is held in bytes, by a weight and a bias that are known."""
+    """Rewrite LayerNormalization of an i8 tensor with constant weight and bias."""
     x, *others = node.input
-    given = [real_weight(held, name) for name in others if name]
+    affine = [real_weight(held, name) for name in others if name]
     if x not in held.scaled or x not in held.facts.shapes or len([name for name in node.output if name]) > 1:
         return False
     rows = RowWriter.of(held, writer, x, of(node, "axis", -1))
-    if any(each is None for each in given) or rows.count * LOW * LOW > SUMS:
+    if any(each is None for each in affine) or rows.count * LOW * LOW > SUMS:
         return False
-    ending, (weight, *bias) = held.ending_of(node.output[0]), (each for each in given if each is not None)
-    found = rows.norm(ending, of(node, "epsilon", 1e-5), weight, bias[0] if bias else np.zeros_like(weight))
-    return ProductWriter(held, writer).give(found, ending, held.facts.shapes[x])
+    ending, (weight, *bias) = held.ending_of(node.output[0]), (each for each in affine if each is not None)
+    result = rows.norm(ending, of(node, "epsilon", 1e-5), weight, bias[0] if bias else np.zeros_like(weight))
+    return ProductWriter(held, writer).give(result, ending, held.facts.shapes[x])
 
 
 def real_weight(held: IntegerWriter, name: str) -> Array | None:
-    """A weight in f32, whether it is held so or in whole numbers; `None` if it is not known."""
+    """Return a constant weight in f32, dequantized if needed; `None` if it is not constant."""
     if name in held.fixed:
         return held.fixed[name].real
-    found = held.known.get(name)
-    return found if found is not None and found.dtype == np.float32 else None
+    weight = held.known.get(name)
+    return weight if weight is not None and weight.dtype == np.float32 else None

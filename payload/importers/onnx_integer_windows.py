@@ -1,6 +1,6 @@
-"""Windows over images of bytes, channels last: as rows of a matrix, or pooled.
+"""Sliding windows over i8 images with channels last: im2col and max pooling.
 
-an image (n, h, w, c)   ->   rows (n h' w', i j c), one a window, for a kernel (i j c, f)
+an image (n, h, w, c)   ->   rows (n h' w', i j c), one per window, for a kernel (i j c, f)
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,17 @@ from payload.importers.onnx_pools import NONE, chosen_pads
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-INT32 = 6  # ONNX's number of it
-PLANE, OWN_PLANE = (1, 2), (2, 3)  # axes of height and width: channels last, and as models have them
-FEW = 16  # channels: copies of fewer bytes take as long as one of these
+INT32 = 6  # TensorProto.INT32
+PLANE, OWN_PLANE = (1, 2), (2, 3)  # axes of height and width in NHWC, and in NCHW
+FEW = 16  # number of channels below which copying a tap takes as long as copying 16 bytes
 
 
 @dataclass(frozen=True)
 class Image:
-    """A tensor with channels last, or of the model's own order.
+    """Image tensor in NHWC, or in the model's NCHW layout.
 
     Attributes:
-        name: Name of it.
+        name: Name of the tensor.
         shape: Sizes of the image, (n, h, w, c) or (n, c, h, w).
         plane: Axes of height and width.
     """
@@ -42,21 +42,21 @@ class Image:
         return tuple(self.shape[axis] for axis in self.plane)
 
     def with_sides(self, name: str, sides: Sequence[int]) -> "Image":
-        """Another one of the same order, of other height and width."""
+        """Return an image of the same layout with another name, height and width."""
         sizes = dict(zip(self.plane, sides, strict=True))
         return Image(name, tuple(sizes.get(axis, size) for axis, size in enumerate(self.shape)), self.plane)
 
 
 @dataclass(frozen=True)
 class PlaneWindow:
-    """How windows lie over a plane: a size for height and for width each, the two ends of it of `pads`.
+    """Window parameters, each for height and width.
 
     Attributes:
-        kernel: Taps of a window.
-        strides: Steps between windows.
-        dilations: Steps between taps of one window.
-        before: What is put before the plane.
-        behind: What is put behind it.
+        kernel: Number of taps of a window.
+        strides: Distances between windows.
+        dilations: Distances between the taps of a window.
+        before: Leading pads.
+        behind: Trailing pads.
     """
 
     kernel: tuple[int, ...]
@@ -67,26 +67,26 @@ class PlaneWindow:
 
     @property
     def is_padded(self) -> bool:
-        """Whether windows reach over the plane's borders."""
+        """Whether there is any padding."""
         return any((*self.before, *self.behind))
 
     def counts(self, plane: Sequence[int]) -> tuple[int, ...]:
-        """How many windows there are along each side of a plane."""
+        """Return the number of windows along height and width."""
         sides = zip(plane, self.kernel, self.strides, self.dilations, self.before, self.behind, strict=True)
         return tuple((size + low + high - d * (k - 1) - 1) // s + 1 for size, k, s, d, low, high in sides)
 
     def inside(self, plane: Sequence[int]) -> Array:
-        """Which taps of each window lie on the plane, (windows, taps), both in order."""
-        found = []
+        """Return which taps of each window are inside the image, (windows, taps), both row-major."""
+        masks = []
         sides = zip(plane, self.counts(plane), self.kernel, self.strides, self.dilations, self.before, strict=True)
         for size, count, k, s, d, low in sides:
             at = np.arange(count)[:, None] * s + np.arange(k) * d - low
-            found.append((at >= 0) & (at < size))
-        return np.asarray(np.einsum("hi,wj->hwij", *found).reshape(len(found[0]) * len(found[1]), -1))
+            masks.append((at >= 0) & (at < size))
+        return np.asarray(np.einsum("hi,wj->hwij", *masks).reshape(len(masks[0]) * len(masks[1]), -1))
 
 
 def window_of(node: "NodeProto", kernel: Sequence[int], plane: Sequence[int]) -> PlaneWindow | None:
-    """The windows of a convolution or pool; `None` where the last ones are not whole."""
+    """Return the windows of a convolution or pool; `None` with `ceil_mode`."""
     rank = len(kernel)
     strides = tuple(of(node, "strides", [1] * rank))
     dilations = tuple(of(node, "dilations", [1] * rank))
@@ -102,7 +102,7 @@ def window_of(node: "NodeProto", kernel: Sequence[int], plane: Sequence[int]) ->
 
 
 def padded(writer: NodeWriter, image: Image, window: PlaneWindow, value: int) -> Image:
-    """An image of bytes with borders of a value."""
+    """Pad an i8 image with a value."""
     if not window.is_padded:
         return image
     before, behind = (image.with_sides("", ends).shape for ends in (window.before, window.behind))
@@ -113,7 +113,7 @@ def padded(writer: NodeWriter, image: Image, window: PlaneWindow, value: int) ->
 
 
 def taps(writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence[int]) -> Iterator[str]:
-    """For each tap of a window, what all windows have there: (n, h', w', c), or (n, c, h', w')."""
+    """Yield each tap of all windows: (n, h', w', c), or (n, c, h', w')."""
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
             first = [i * window.dilations[0], j * window.dilations[1]]
@@ -126,20 +126,20 @@ def taps(writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence
 
 
 def sums_of_rows(writer: NodeWriter, name: str, axis: int) -> str:
-    """Sums of bytes along an axis, which stays with one element, in 32 bits."""
+    """Sum i8 values along an axis in i32, keeping the axis."""
     return writer.add("ReduceSum", writer.add("Cast", name, to=INT32), writer.numbers(axis), keepdims=1)
 
 
 @dataclass(frozen=True)
 class WindowRows:
-    """Windows as rows of a matrix.
+    """Matrix whose rows are windows (im2col).
 
     Attributes:
-        name: The matrix, (n h' w', i j c).
-        shape: What its rows lie in, (n, h', w').
-        kernel: Taps of a row, (i, j): more than those of a window where it is read by whole steps.
-        image: What a row has neighbours of, perhaps lines of windows.
-        window: How they lie in it.
+        name: Name of the matrix, (n h' w', i j c).
+        shape: Shape of the grid of windows, (n, h', w').
+        kernel: Taps per row, (i, j); j exceeds the window's width if it is rounded up to a multiple of the stride.
+        image: Image whose taps are concatenated in a row; for narrow images, its row windows.
+        window: Windows over `image`.
     """
 
     name: str
@@ -152,14 +152,14 @@ class WindowRows:
     def joined(
         cls, writer: NodeWriter, image: Image, window: PlaneWindow, shape: tuple[int, ...], kernel: tuple[int, ...]
     ) -> "WindowRows":
-        """Rows of what all windows of an image have at each of their taps."""
-        found = list(taps(writer, image, window, shape[1:]))
-        whole = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
-        name = writer.reshape(whole, prod(shape), len(found) * image.shape[3])
+        """Concatenate all taps of the windows of an image to rows."""
+        tap_names = list(taps(writer, image, window, shape[1:]))
+        whole = writer.add("Concat", *tap_names, axis=3) if len(tap_names) > 1 else tap_names[0]
+        name = writer.reshape(whole, prod(shape), len(tap_names) * image.shape[3])
         return cls(name, shape, kernel, image, window)
 
     def sums(self, writer: NodeWriter) -> str:
-        """The sum of each row, (n, h', w', 1), in 32 bits: of channels first, then of taps."""
+        """Return the i32 sum of each row, (n, h', w', 1): over channels first, then over taps."""
         of_channels = sums_of_rows(writer, self.image.name, 3)
         first, *others = taps(writer, Image(of_channels, (*self.image.shape[:3], 1)), self.window, self.shape[1:])
         for each in others:
@@ -167,13 +167,13 @@ class WindowRows:
         return first
 
     def in_order(self, weight: Array) -> Array:
-        """A weight (f, c, i, j) as it meets the rows, (i j c, f); zeros where a row has more taps."""
+        """Arrange a weight (f, c, i, j) to match the rows, (i j c, f), with zeros for additional taps."""
         more = self.kernel[1] - weight.shape[3]
         return np.pad(weight, ((0, 0), (0, 0), (0, 0), (0, more))).transpose(2, 3, 1, 0).reshape(-1, weight.shape[0])
 
 
 def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> WindowRows:
-    """The windows of an image that has its borders as rows."""
+    """Return the windows of a padded image as rows."""
     n, *plane, c = image.shape
     inner = zip(plane, window.before, window.behind, strict=True)
     whole = (n, *window.counts([size - low - high for size, low, high in inner]))
@@ -183,9 +183,9 @@ def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> WindowRows
 
 
 def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple[int, ...]) -> WindowRows:
-    """Windows of few channels: first along the width, by as many columns as a step has, then along the height.
+    """Build rows for few channels: first windows along the width, in units of the stride, then along the height.
 
-    What is copied at once is longer, and copies of windows that begin in one row are made once for all rows.
+    Contiguous copies are longer this way, and the copies of row windows are shared by all windows that overlap a row.
     """
     (n, height, width, c), step = image.shape, window.strides[1]
     steps = -(-window.kernel[1] // step)
@@ -205,7 +205,7 @@ def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple
 
 
 def largest(writer: NodeWriter, image: Image, window: PlaneWindow) -> Image:
-    """The largest of each window."""
+    """Compute the maximum of each window."""
     counts = window.counts(image.sides)
     wide = padded(writer, image, window, -128)
     first, *others = list(taps(writer, wide, window, counts))

@@ -1,4 +1,4 @@
-"""How tensors of a quantised ONNX model are held in whole numbers."""
+"""Integer representations of the tensors of a quantized ONNX model."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,18 +12,18 @@ from payload.importers.onnx_nodes import NodeWriter
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-FLOAT, UINT8, INT8 = 1, 2, 3  # ONNX's numbers of types
+FLOAT, UINT8, INT8 = 1, 2, 3  # element types in TensorProto
 LOW, HIGH = -128, 127
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """A tensor of bytes as it is computed: signed.
+    """An 8-bit tensor of the model, represented in i8.
 
     Attributes:
-        name: Name of the signed tensor.
-        shift: What was subtracted of the model's own: 128 of an unsigned one.
-        image: The same with channels last, where it was computed so; the tensor by `name` is then made on demand.
+        name: Name of the i8 tensor.
+        shift: Amount subtracted from the model's values: 128 for u8, 0 for i8.
+        image: Representation with channels last, if it was computed so; the tensor `name` is then created on demand.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A real tensor that is held in bytes.
+    """A float tensor that is represented in i8.
 
     Attributes:
-        bytes: The bytes.
-        scale: One step.
-        zero: What stands for 0, of the signed bytes.
+        bytes: Representation in i8.
+        scale: Scale.
+        zero: Zero point in i8.
     """
 
     bytes: Bytes
@@ -47,17 +47,17 @@ class Scaled:
 
     @property
     def most(self) -> int:
-        """The largest distance from the zero point."""
+        """Largest distance of an i8 value from the zero point."""
         return max(self.zero - LOW, HIGH - self.zero)
 
 
 @dataclass(frozen=True)
 class FixedWeight:
-    """A weight that is held in whole numbers.
+    """A constant weight that is represented in integers.
 
     Attributes:
-        whole: Numbers less their zero points, as int64.
-        scale: One step, or one for each index of an axis.
+        whole: Values minus their zero points, as int64.
+        scale: One scale, or one for each index of an axis.
         axis: Axis of the scales.
     """
 
@@ -66,12 +66,12 @@ class FixedWeight:
     axis: int
 
     def along(self, axis: int) -> bool:
-        """Tell whether its scales are those of an axis, or one for all."""
+        """Return whether the scales are along the given axis, or one for all."""
         return self.scale.size == 1 or self.axis % self.whole.ndim == axis % self.whole.ndim
 
     @property
     def real(self) -> Array:
-        """What it stands for."""
+        """Dequantized weight in f32."""
         sizes = [1] * self.whole.ndim
         if self.scale.size > 1:
             sizes[self.axis] = -1
@@ -81,16 +81,16 @@ class FixedWeight:
 
 @dataclass(frozen=True)
 class Ending:
-    """What follows a product until it is quantised again.
+    """Epilogue fused with a product: clipping, and optional quantization of the result.
 
     Attributes:
-        output: Name of the tensor in the end.
-        low: Smallest real number that goes on.
-        high: Largest one.
-        scale: One step of what it is quantised to; `None` if it stays real.
-        zero: Zero point of that, of the signed bytes.
-        shift: Number that is added, as of `Bytes`.
-        nodes: The nodes that are so computed with the product.
+        output: Name of the result.
+        low: Lower bound of the result.
+        high: Upper bound of the result.
+        scale: Scale of the quantized result; `None` if the result is float.
+        zero: Zero point of the result, in i8.
+        shift: Shift of the result, as in `Bytes`.
+        nodes: Nodes that are fused with the product.
     """
 
     output: str
@@ -102,32 +102,32 @@ class Ending:
     nodes: "tuple[NodeProto, ...]" = ()
 
     def step(self, real: float) -> int:
-        """A real number in steps, rounded to even and held in range."""
+        """Quantize a bound: round to even and saturate."""
         if self.scale is None or np.isinf(real):
             return LOW if real < 0 else HIGH
         return int(np.clip(np.rint(np.float32(real) / self.scale) + self.zero, LOW, HIGH))
 
 
 def centred(writer: NodeWriter, held: Scaled, name: str) -> str:
-    """Bytes less their zero point, in f32."""
+    """Convert i8 to f32 and subtract the zero point."""
     real = writer.add("Cast", name, to=FLOAT)
     return writer.add("Sub", real, writer.real(held.zero)) if held.zero else real
 
 
 def dequantised(writer: NodeWriter, held: Scaled, name: str, into: str = "") -> str:
-    """Bytes as real numbers."""
+    """Dequantize i8 to f32."""
     return writer.add("Mul", centred(writer, held, name), writer.real(held.scale), into=into)
 
 
 def held_within(writer: NodeWriter, found: str, ending: Ending) -> str:
-    """Real numbers within the bounds of what follows."""
+    """Clip floats to the bounds of an ending."""
     for op, limit in (("Max", ending.low), ("Min", ending.high)):
         found = writer.add(op, found, writer.real(limit)) if np.isfinite(limit) else found
     return found
 
 
 def rounded(writer: NodeWriter, steps: str, ending: Ending, into: str = "") -> str:
-    """Real numbers of steps as bytes: rounded to even, beside the zero point, held in range."""
+    """Quantize floats in units of the scale to i8: round to even, add the zero point, saturate."""
     whole = writer.add("Round", steps)
     moved = writer.add("Add", whole, writer.real(ending.zero)) if ending.zero else whole
     ends = writer.real(ending.step(ending.low)), writer.real(ending.step(ending.high))

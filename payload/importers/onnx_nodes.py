@@ -1,4 +1,4 @@
-"""Nodes of an ONNX graph that replace others."""
+"""Writing of ONNX nodes that replace others, and the known facts about the tensors of a graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownTensors:
-    """What is known of the tensors of a graph, by name.
+    """Known facts about the tensors of a graph, by name.
 
     Attributes:
-        shapes: Shapes of those that have one.
-        kinds: ONNX's numbers of their types.
+        shapes: Shapes of the tensors whose shape is known.
+        kinds: Element types in TensorProto.
         constants: Values of initializers.
-        version: Version of the standard operators that the model imports.
-        weights: Values of weights, inputs of the graph; a rewrite may add some.
-        held: Those that stay in blocks, which a rewrite may add to; `None` inside a graph of a node.
+        version: Opset version of the standard operators.
+        weights: Values of weights, which are graph inputs; a rewrite may add some.
+        held: Weights that stay block-quantized, which a rewrite may add to; `None` inside a subgraph.
     """
 
     shapes: Mapping[str, list[int]]
@@ -36,7 +36,7 @@ class KnownTensors:
     held: "dict[str, HeldWeight] | None" = None
 
     def with_graph(self, graph: "GraphProto") -> "KnownTensors":
-        """What is known inside a graph of a node, which reads tensors around it, too."""
+        """Return the facts inside a subgraph of a node, which also reads tensors of the enclosing graph."""
         own = facts_of(graph)
         return KnownTensors(
             {**self.shapes, **own.shapes},
@@ -48,11 +48,11 @@ class KnownTensors:
 
 @dataclass
 class NodeWriter:
-    """Nodes that replace one.
+    """Writer of nodes that replace a node.
 
     Attributes:
-        graph: Graph that holds their constants.
-        stem: What their names begin with.
+        graph: Graph that constants are added to.
+        stem: Prefix of generated names.
         nodes: Nodes so far.
     """
 
@@ -61,7 +61,7 @@ class NodeWriter:
     nodes: "list[NodeProto]" = field(default_factory=list)
 
     def add(self, op: str, *inputs: str, into: str | Sequence[str] = "", **attributes: Any) -> str:  # noqa: ANN401
-        """Add a node that gives `into`, or what it names itself; give the name of the first."""
+        """Add a node with results `into`, or a generated name; return the name of its first result."""
         from onnx import helper  # noqa: PLC0415 - comes with an extra
 
         names = [into or f"{self.stem}_{len(self.nodes)}"] if isinstance(into, str) else into
@@ -69,7 +69,7 @@ class NodeWriter:
         return names[0]
 
     def constant(self, array: Array) -> str:
-        """Add a constant; give its name."""
+        """Add a constant; return its name."""
         from onnx import numpy_helper  # noqa: PLC0415
 
         name = f"{self.stem}_constant_{len(self.graph.initializer)}"
@@ -77,47 +77,47 @@ class NodeWriter:
         return name
 
     def numbers(self, *values: int) -> str:
-        """Add a constant list of whole numbers; give its name."""
+        """Add a constant list of i64; return its name."""
         return self.constant(np.array(values, np.int64))
 
     def real(self, values: Any) -> str:  # noqa: ANN401 - as NumPy's
-        """Add constants in f32; give their name."""
+        """Add a constant in f32; return its name."""
         return self.constant(np.array(values, np.float32))
 
     def number(self, value: float, kind: int) -> str:
-        """Add a constant number of a type, by ONNX's number of it; give its name."""
+        """Add a scalar constant of an element type in TensorProto; return its name."""
         return self.constant(np.array(value).astype(dtype_of(kind)))
 
     def reshape(self, x: str, *shape: int, into: str = "") -> str:
-        """The same elements in another shape."""
+        """Reshape a tensor."""
         return self.add("Reshape", x, self.numbers(*shape), into=into)
 
     def slice(self, x: str, begin: int, end: int, axis: int, *, step: int = 1) -> str:
-        """A part of a tensor along an axis."""
+        """Slice a tensor along an axis."""
         bounds = (begin, end, axis) if step == 1 else (begin, end, axis, step)
         return self.add("Slice", x, *map(self.numbers, bounds))
 
     def backwards(self, x: str, axis: int) -> str:
-        """A tensor from its last element along an axis on."""
+        """Reverse a tensor along an axis."""
         return self.slice(x, -1, -(1 << 62), axis, step=-1)
 
 
 def dtype_of(kind: int) -> "np.dtype[Any]":
-    """NumPy's type by ONNX's number."""
+    """Return the NumPy dtype of an element type in TensorProto."""
     from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
 
-    found: np.dtype[Any] = tensor_dtype_to_np_dtype(kind)
-    return found
+    dtype: np.dtype[Any] = tensor_dtype_to_np_dtype(kind)
+    return dtype
 
 
-Rewrite = Callable[[NodeWriter, "NodeProto", KnownTensors], bool]  # writes a node as others; returns whether it did
+Rewrite = Callable[[NodeWriter, "NodeProto", KnownTensors], bool]  # adds replacement nodes; returns whether it applied
 
 
 def facts_of(graph: "GraphProto") -> KnownTensors:
-    """What is known of the tensors of a graph whose shapes are inferred."""
+    """Return the known facts about the tensors of a graph with inferred shapes."""
     typed = {v.name: v.type.tensor_type for v in [*graph.input, *graph.value_info, *graph.output]}
     constants = {tensor.name: to_array(tensor) for tensor in graph.initializer}
-    sized = {name: kind.shape.dim for name, kind in typed.items() if kind.HasField("shape")}  # [] is a number's
+    sized = {name: kind.shape.dim for name, kind in typed.items() if kind.HasField("shape")}  # a scalar has shape []
     shapes = {name: [dim.dim_value for dim in dims] for name, dims in sized.items()}
     shapes = {name: shape for name, shape in shapes.items() if 0 not in shape}
     shapes |= {name: list(array.shape) for name, array in constants.items()}
@@ -126,8 +126,8 @@ def facts_of(graph: "GraphProto") -> KnownTensors:
 
 
 def of(node: "NodeProto", name: str, default: Any) -> Any:  # noqa: ANN401 - of any kind
-    """An attribute of a node."""
+    """Return an attribute of a node, or a default."""
     from onnx.helper import get_attribute_value  # noqa: PLC0415
 
-    found = next((get_attribute_value(each) for each in node.attribute if each.name == name), default)
-    return found.decode() if isinstance(found, bytes) else found
+    value = next((get_attribute_value(each) for each in node.attribute if each.name == name), default)
+    return value.decode() if isinstance(value, bytes) else value

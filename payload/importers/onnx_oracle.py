@@ -1,4 +1,4 @@
-"""What an ONNX model computes, as ONNX's own reference says: in float64, where that is known."""
+"""Evaluation of ONNX models with ONNX's own reference evaluator, in float64 where it supports that."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -13,14 +13,14 @@ from autotune.core.payload import Array
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-# Attributes that name a dtype, by op: what a model of float64 has there is float64.
+# Attributes that name a dtype, by op, which are changed to float64 along with the model.
 DOUBLES = {"Cast": "to", "EyeLike": "dtype"}
 NARROW = ("float16", "bfloat16", "float32")
 FATAL_ONLY = 4  # severity of what ONNX Runtime logs
 
 
 def to_array(tensor: "TensorProto") -> Array:
-    """Values of a tensor."""
+    """Return the values of a tensor."""
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
 
     return np.asarray(numpy_helper.to_array(tensor))
@@ -29,22 +29,22 @@ def to_array(tensor: "TensorProto") -> Array:
 def ask_reference(
     model: "ModelProto", weights: Mapping[str, Array], inputs: Sequence[Mapping[str, Array]], *, wide: bool = True
 ) -> tuple[list[list[Array]], str]:
-    """What ONNX's reference computes, in float64 if it can; and what that was.
+    """Compute a model with ONNX's reference, in float64 if possible; return the results and the oracle's name.
 
-    Nodes that it lacks or refuses, such as QuantizeLinear before version 19, are computed by ONNX Runtime where that is
-    installed, if the reference alone cannot compute the model.
+    If the reference alone cannot compute the model, nodes that it lacks or rejects, such as QuantizeLinear before
+    version 19, are computed by ONNX Runtime if installed.
 
     Args:
-        model: The model; `weights` are inputs of it.
+        model: Model whose inputs include `weights`.
         weights: Arrays that are the same in every call, by name.
-        inputs: The other inputs of every call, by name.
-        wide: Whether float64 is asked for; a model that rounds to whole numbers says what it rounds in float32.
+        inputs: Other inputs of every call, by name.
+        wide: Whether to try float64; models that round to integers define their rounding in float32.
     """
     helpers = (False, True) if find_spec("onnxruntime") else (False,)
     for helped, doubles in product(helpers, (True, False) if wide else (False,)):
         try:
             results = [compute(model, {**weights, **given}, wide=doubles, helped=helped) for given in inputs]
-        except Exception:  # it lacks ops, and some of its ops refuse float64
+        except Exception:  # the reference lacks ops, and some of its ops reject float64
             continue
         name = f"onnx.reference in {'float64' if doubles else 'float32'}"
         return results, f"{name} and onnxruntime" if helped else name
@@ -52,54 +52,54 @@ def ask_reference(
 
 
 def compute(model: "ModelProto", given: Mapping[str, Array], *, wide: bool, helped: bool = False) -> list[Array]:
-    """Results of a model, computed node by node: what is not read any more is given up, weights are widened one by one.
+    """Compute a model node by node; dead values are freed, and weights are widened one at a time to save memory.
 
     Args:
-        model: The model.
-        given: Inputs of it, by name.
+        model: Model to compute.
+        given: Inputs, by name.
         wide: Whether floats are computed in float64.
-        helped: Whether ONNX Runtime computes the nodes that the reference does not.
+        helped: Whether ONNX Runtime computes the nodes that the reference cannot.
     """
     graph = model.graph
     fixed = {**given, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
     results = [output.name for output in graph.output]
     last = {name: number for number, node in enumerate(graph.node) for name in inputs_of(node)}
-    held: dict[str, Array] = {}
+    live: dict[str, Array] = {}
     for number, node in enumerate(graph.node):
-        names = [name for name in dict.fromkeys(inputs_of(node)) if name in held or name in fixed]
-        read = {name: held[name] if name in held else widened(fixed[name], wide=wide) for name in names}
+        names = [name for name in dict.fromkeys(inputs_of(node)) if name in live or name in fixed]
+        read = {name: live[name] if name in live else widened(fixed[name], wide=wide) for name in names}
         outputs = [name for name in node.output if name]
         try:
             values = compute_node(model, node, read, wide=wide)
-        except Exception:  # the reference lacks the op, or refuses what it reads
+        except Exception:  # the reference lacks the op or rejects its inputs
             if not helped:
                 raise
             values = [widened(array, wide=wide) for array in run_node(model, node, read)]
-        held.update(zip(outputs, values, strict=True))
+        live.update(zip(outputs, values, strict=True))
         for name in [*read, *outputs]:
             if last.get(name, number) <= number and name not in results:
-                held.pop(name, None)
-    return [held[name] if name in held else widened(fixed[name], wide=wide) for name in results]
+                live.pop(name, None)
+    return [live[name] if name in live else widened(fixed[name], wide=wide) for name in results]
 
 
 def widened(array: Array, *, wide: bool) -> Array:
-    """Floats as float64, where they are to be."""
+    """Convert floats to float64, if requested."""
     return array.astype(np.float64) if wide and array.dtype.name in NARROW else np.asarray(array)
 
 
 def compute_node(
     model: "ModelProto", node: "NodeProto", read: Mapping[str, Array], *, wide: bool = False
 ) -> list[Array]:
-    """What one node of a model gives.
+    """Compute one node of a model with the reference.
 
     Args:
-        model: The model, whose versions of ops and whose functions are meant.
-        node: The node.
-        read: What it reads, and what graphs inside it read, by name.
-        wide: Whether tensors and dtypes that it names are float64.
+        model: Model with the opset versions and the functions to use.
+        node: Node to compute.
+        read: Inputs of the node and of its subgraphs, by name.
+        wide: Whether tensors and dtypes in its attributes are changed to float64.
 
     Raises:
-        Exception: The reference lacks the op, or refuses what it reads.
+        Exception: The reference lacks the op or rejects its inputs.
     """
     from onnx import ValueInfoProto, helper  # noqa: PLC0415 - comes with an extra
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
@@ -115,12 +115,12 @@ def compute_node(
 
 @cache
 def own_ops() -> tuple[type, ...]:
-    """Ops that the reference has wrong, or computes too slowly."""
+    """Return replacements of ops that the reference computes incorrectly, or too slowly."""
     from onnx.reference.op_run import OpRun  # noqa: PLC0415 - comes with an extra
     from onnx.reference.ops.op_conv_transpose import ConvTranspose as GivenTransposed  # noqa: PLC0415
 
     class AveragePool(OpRun):  # type: ignore[misc]
-        """The reference's own takes every window in Python, half of the time of an import of DenseNet-121."""
+        """Vectorized AveragePool: the reference loops over windows in Python, half of DenseNet-121's import time."""
 
         def _run(self, x: Array, **_: Any) -> tuple[Array]:  # noqa: ANN401 - what the node says
             from payload.importers.onnx_pools import means_of_windows  # noqa: PLC0415 - which builds on this module
@@ -128,13 +128,13 @@ def own_ops() -> tuple[type, ...]:
             return (means_of_windows(self.onnx_node, x),)
 
     class GatherElements(OpRun):  # type: ignore[misc]
-        """The reference's own fails for more than 64 elements along the axis."""
+        """GatherElements for any size: the reference fails for more than 64 elements along the axis."""
 
         def _run(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
             return (np.take_along_axis(data, np.where(indices < 0, indices + data.shape[axis], indices), axis),)
 
     class LRN(OpRun):  # type: ignore[misc]
-        """The reference's own takes the number of images for that of channels."""
+        """LRN over channels: the reference uses the number of images as the number of channels."""
 
         def _run(self, x: Array, alpha: float, beta: float, bias: float, size: int) -> tuple[Array]:
             before, behind = (size - 1) // 2, size // 2
@@ -143,14 +143,14 @@ def own_ops() -> tuple[type, ...]:
             return (x / (bias + alpha / size * total) ** beta,)
 
     class LpNormalization(OpRun):  # type: ignore[misc]
-        """The reference's own adds up signed values where p is 1."""
+        """LpNormalization with absolute values: the reference sums signed values if p is 1."""
 
         def _run(self, x: Array, axis: int = -1, p: int = 2) -> tuple[Array]:
             norm = (np.abs(x) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
             return (x / np.where(norm == 0, 1, norm),)
 
     class MaxPool(OpRun):  # type: ignore[misc]
-        """The reference's own has other shapes and indices where pads differ; it pads whole numbers by what is none."""
+        """MaxPool with correct asymmetric pads, indices and integer padding, which the reference computes wrongly."""
 
         def _run(self, x: Array, **_: Any) -> tuple[Array, ...]:  # noqa: ANN401 - what the node says
             from payload.importers.onnx_pools import largest_in_windows  # noqa: PLC0415 - which builds on this module
@@ -158,43 +158,43 @@ def own_ops() -> tuple[type, ...]:
             return largest_in_windows(self.onnx_node, x)[: len(self.onnx_node.output)]
 
     class ConvTranspose(GivenTransposed):  # type: ignore[misc]
-        """The reference's own adds the bias of the first group to all, and knows one filter a group."""
+        """ConvTranspose by groups: the reference supports one filter per group and applies the first group's bias."""
 
         def _run(self, x: Array, w: Array, b: Array | None = None, **attributes: Any) -> tuple[Array]:  # noqa: ANN401
             group = attributes.get("group") or 1
             biases = [None] * group if b is None else np.split(b, group)
             parts = zip(np.split(x, group, axis=1), np.split(w, group), biases, strict=True)
-            found = [GivenTransposed._run(self, *part, **{**attributes, "group": 1})[0] for part in parts]
-            return (np.concatenate(found, axis=1),)
+            results = [GivenTransposed._run(self, *part, **{**attributes, "group": 1})[0] for part in parts]
+            return (np.concatenate(results, axis=1),)
 
     return (AveragePool, ConvTranspose, GatherElements, LRN, LpNormalization, MaxPool)
 
 
 def run_node(model: "ModelProto", node: "NodeProto", read: Mapping[str, Array]) -> list[Array]:
-    """What one node of a model gives by ONNX Runtime, in float32.
+    """Compute one node of a model with ONNX Runtime, in float32.
 
     Args:
-        model: The model, whose versions of ops are meant.
-        node: The node.
-        read: What it reads, and what graphs inside it read, by name; float64 is rounded to float32.
+        model: Model with the opset versions to use.
+        node: Node to compute.
+        read: Inputs of the node and of its subgraphs, by name; float64 is rounded to float32.
 
     Raises:
-        Exception: ONNX Runtime lacks the op, too, or refuses what it reads.
+        Exception: ONNX Runtime lacks the op or rejects its inputs.
     """
     from onnx import ValueInfoProto, helper  # noqa: PLC0415 - comes with an extra
 
-    given = {name: array.astype(np.float32) if array.dtype == np.float64 else array for name, array in read.items()}
+    feeds = {name: array.astype(np.float32) if array.dtype == np.float64 else array for name, array in read.items()}
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-        for name, array in given.items()
+        for name, array in feeds.items()
     ]
     graph = helper.make_graph([node], "node", inputs, [ValueInfoProto(name=name) for name in node.output if name])
     single = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
-    return [np.asarray(array) for array in open_session(single.SerializeToString()).run(None, given)]
+    return [np.asarray(array) for array in open_session(single.SerializeToString()).run(None, feeds)]
 
 
 def open_session(model: str | bytes) -> Any:  # noqa: ANN401 - of a library without types
-    """A session on one thread that computes a model, a file or its bytes, node by node as it stands."""
+    """Open a single-threaded session on a model, a file or its bytes, without graph optimizations."""
     import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
     options = ort.SessionOptions()
@@ -206,7 +206,7 @@ def open_session(model: str | bytes) -> Any:  # noqa: ANN401 - of a library with
 
 
 def name_doubles(node: "NodeProto") -> None:
-    """Let a node name float64 where it names float32, in place; the graphs inside it, too."""
+    """Change float32 in attributes of a node and of its subgraphs to float64, in place."""
     from onnx import TensorProto, numpy_helper  # noqa: PLC0415
 
     for attribute in node.attribute:
@@ -221,7 +221,7 @@ def name_doubles(node: "NodeProto") -> None:
 
 
 def inputs_of(node: "NodeProto") -> Iterator[str]:
-    """Names that a node reads, those of the graphs inside it included."""
+    """Yield the names that a node reads, including those read by its subgraphs."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for inner in [attribute.g, *attribute.graphs]:

@@ -1,10 +1,10 @@
-"""Transposed convolutions of ONNX models, written as dense ones: one for the phases of the stride, all in one.
+"""Rewrite of transposed convolutions of ONNX models to dense ones that compute the phases of the stride.
 
     y[s q + r] = sum over j of x[q - j] w[s j + r]   ->   a convolution by s channels a channel, spread over positions
 
-torch-mlir puts zeros between the elements that are read and flips the kernel in every call; here nothing is
-multiplied by a zero, and kernels, which must be weights, lie as they are read. Where the stride does not divide the
-kernel, each phase is a convolution of its own. Phases behind the end of a shorter kernel are zeros, before the bias.
+torch-mlir inserts zeros between the input elements and flips the kernel in every call. Here nothing is multiplied by
+zeros, and kernels, which must be weights, are rearranged at import. If the stride does not divide the kernel size, each
+phase is a separate convolution. Phases beyond the end of a shorter kernel are zero before the bias.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ KERNEL, BIAS = 1, 2  # positions among the inputs
 
 
 def write_phases(model: "ModelProto", weights: dict[str, Array]) -> None:
-    """Write transposed convolutions by weights as dense ones, in place; unused weights are removed.
+    """Rewrite transposed convolutions by weights as dense ones, in place; unused weights are removed.
 
     Args:
         model: Model whose shapes are inferred.
@@ -35,7 +35,7 @@ def write_phases(model: "ModelProto", weights: dict[str, Array]) -> None:
 
 
 def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Write one as a dense convolution; returns whether it could be."""
+    """Rewrite a transposed convolution as a dense one; return whether that is possible."""
     x, kernel = node.input[0], facts.weights.get(node.input[KERNEL])
     bias = facts.weights.get(node.input[BIAS]) if len(node.input) > BIAS else None
     is_odd = of(node, "auto_pad", "NOTSET") != "NOTSET" or of(node, "output_shape", None) is not None
@@ -47,10 +47,10 @@ def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
     n, _, *given = facts.shapes[x]
     strides, pads = of(node, "strides", [1] * rank), of(node, "pads", [0] * 2 * rank)
     added = of(node, "output_padding", [0] * rank)
-    found = [
+    phases = [
         phases_of(given[d], kernel.shape[2 + d], strides[d], (pads[d], pads[rank + d]), added[d]) for d in range(rank)
     ]
-    axes = [each for each in found if each is not None]
+    axes = [each for each in phases if each is not None]
     if len(axes) < rank:
         return False
     write_spread(writer, node, n, dense_convolutions(kernel, axes, group), bias, axes)
@@ -60,7 +60,7 @@ def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 def write_spread(  # noqa: PLR0917 - each is of another kind
     writer: NodeWriter, node: "NodeProto", n: int, parts: Sequence[Dense], bias: Array | None, axes: Sequence[Phases]
 ) -> None:
-    """Dense convolutions, whose channels are then spread over the positions of a group; the excess is cut off."""
+    """Add dense convolutions, interleave their channels into the positions of a group, and crop the excess."""
     rank, phases, groups = len(axes), [axis.read for axis in axes], [axis.groups for axis in axes]
     unread = [axis.stride - axis.read for axis in axes]
     is_whole = all(axis.skipped == 0 and axis.groups * axis.stride == axis.size for axis in axes)
@@ -83,16 +83,16 @@ def write_spread(  # noqa: PLR0917 - each is of another kind
         )
     whole = dense[0]
     if prod(axis.stride for axis in axes) > 1:
-        made = parts[0].kernel.shape[0] // parts[0].phases
+        channels = parts[0].kernel.shape[0] // parts[0].phases
         is_joined = len(dense) > 1
         joined = writer.add("Concat", *dense, axis=1) if is_joined else whole
-        apart = writer.reshape(joined, n, *(*phases, made) if is_joined else (made, *phases), *groups)
+        apart = writer.reshape(joined, n, *(*phases, channels) if is_joined else (channels, *phases), *groups)
         whole = writer.add("Transpose", apart, perm=spread_order(rank, is_joined=is_joined))
         if any(unread):
             behind = [0, 0, *(size for each in unread for size in (0, each))]
             whole = writer.add("Pad", whole, writer.numbers(*[0] * len(behind), *behind))
         sizes = [axis.groups * axis.stride for axis in axes]
-        whole = writer.reshape(whole, n, made, *sizes, into=spread if is_whole else "")
+        whole = writer.reshape(whole, n, channels, *sizes, into=spread if is_whole else "")
     if not is_whole:
         bounds = [[axis.skipped for axis in axes], [axis.skipped + axis.size for axis in axes], range(2, 2 + rank)]
         whole = writer.add("Slice", whole, *(writer.numbers(*each) for each in bounds), into=spread)

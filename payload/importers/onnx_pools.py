@@ -55,8 +55,8 @@ def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
     elif indices:
         if prod(windows.kernel) > MOST_TAPS:
             raise cannot_lower(node.doc_string, f"its windows must have at most {MOST_TAPS} elements, they have more")
-        found = argmax_in_windows(writer, (real, kind), planes, windows, by_columns=by_columns)
-        writer.add("Identity", found, into=indices)
+        argmax = argmax_in_windows(writer, (real, kind), planes, windows, by_columns=by_columns)
+        writer.add("Identity", argmax, into=indices)
     return True
 
 

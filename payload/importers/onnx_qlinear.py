@@ -1,8 +1,8 @@
-"""Quantised ops of ONNX Runtime and ONNX, each as its definition says: dequantised, computed, quantised.
+"""Rewrites of quantized ops of ONNX Runtime and ONNX by their definition: dequantize, compute, quantize.
 
     QLinearAdd(a, b)   ->   QuantizeLinear(Add(DequantizeLinear(a), DequantizeLinear(b)))
 
-`onnx_quantised.py` finds the products among them, and computes those in whole numbers.
+`onnx_quantised.py` finds the products among them, and computes those in integers.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-OF_A_NUMBER = 3  # inputs that say what a quantised tensor is: it, its scale and its zero point
+OF_A_NUMBER = 3  # inputs per quantized tensor: values, scale and zero point
 
 
 def real_of(writer: NodeWriter, given: Sequence[str], axis: int = 1) -> str:
-    """The real numbers of a quantised tensor, its scale and its zero point."""
+    """Dequantize a tensor, given its values, scale and zero point."""
     inputs = [name for name in given if name]
     return writer.add("DequantizeLinear", *inputs, axis=axis)
 
 
 def quantise(writer: NodeWriter, x: str, given: Sequence[str], into: str) -> bool:
-    """Real numbers in a scale and beside a zero point; without one, unsigned."""
+    """Quantize floats with a scale and an optional zero point, by default to u8."""
     writer.add("QuantizeLinear", x, *(name for name in given if name), into=into)
     return True
 
 
 def elements(op: str) -> Rewrite:
-    """An op of two quantised tensors, element by element."""
+    """Return the rewrite of a binary elementwise op on quantized tensors."""
 
     def write(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
         a, b = real_of(writer, node.input[:3]), real_of(writer, node.input[3:6])
@@ -43,7 +43,7 @@ def elements(op: str) -> Rewrite:
 
 
 def function(op: str, *kept: str) -> Rewrite:
-    """An op of one quantised tensor that is standard of real numbers, with attributes of the same names."""
+    """Return the rewrite of a unary op on a quantized tensor, with attributes of the same names."""
 
     def write(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
         attributes = {name: found for name in kept if (found := of(node, name, None)) is not None}
@@ -54,7 +54,7 @@ def function(op: str, *kept: str) -> Rewrite:
 
 
 def pool(op: str, *kept: str) -> Rewrite:
-    """A pool; one of channels last is turned around it."""
+    """Return the rewrite of a pool, which is transposed to NCHW if its channels are last."""
 
     def write(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
         if node.input[0] not in known.shapes:
@@ -70,7 +70,7 @@ def pool(op: str, *kept: str) -> Rewrite:
 
 
 def softmax(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """QLinearSoftmax: of one axis, or as before version 13 of all from it on."""
+    """Rewrite QLinearSoftmax, along one axis, or over all from `axis` on before opset version 13."""
     x = node.input[0]
     if x not in known.shapes:
         return False
@@ -86,20 +86,20 @@ def softmax(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 
 def concat(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """QLinearConcat: the scale and zero point of the result come first."""
-    given = list(node.input[2:])
-    parts = [real_of(writer, given[first : first + 3]) for first in range(0, len(given), OF_A_NUMBER)]
+    """Rewrite QLinearConcat, whose first inputs are scale and zero point of the result."""
+    parameters = list(node.input[2:])
+    parts = [real_of(writer, parameters[first : first + 3]) for first in range(0, len(parameters), OF_A_NUMBER)]
     return quantise(writer, writer.add("Concat", *parts, axis=of(node, "axis", 0)), node.input[:2], node.output[0])
 
 
 def choose(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """QLinearWhere."""
+    """Rewrite QLinearWhere."""
     x, y = real_of(writer, node.input[1:4]), real_of(writer, node.input[4:7])
     return quantise(writer, writer.add("Where", node.input[0], x, y), node.input[7:9], node.output[0])
 
 
 def gemm(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """QGemm: a bias is of whole numbers in the scale of the product; without a scale the result is real."""
+    """Rewrite QGemm: the bias is an integer in the product's scale; without an output scale, the result is float."""
     a, a_scale, a_zero, b, b_scale, b_zero, c, scale, zero = [*node.input, *[""] * 9][:9]
     if of(node, "transA", 0) or of(node, "alpha", 1.0) != 1.0:
         return False
@@ -112,7 +112,7 @@ def gemm(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
 
 
 def matmul(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """QLinearMatMul; scales of rows or columns are those of B's columns."""
+    """Rewrite QLinearMatMul with a scalar scale of A; scales of B may be per column."""
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = node.input
     if any(known.shapes.get(name, [0]) not in ([], [1]) for name in (a_scale, scale)) or b not in known.shapes:
         return False
@@ -121,7 +121,7 @@ def matmul(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 
 def convolve(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """QLinearConv: the bias is of whole numbers in the scale of the product."""
+    """Rewrite QLinearConv: the bias is an integer in units of the product's scale."""
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, bias = [*node.input, ""][:9]
     image, kernel = real_of(writer, [x, x_scale, x_zero]), real_of(writer, [w, w_scale, w_zero], 0)
     added = [real_of(writer, [bias, writer.add("Mul", x_scale, w_scale)], 0)] if bias else []
@@ -131,7 +131,7 @@ def convolve(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
 
 
 def dynamic_product(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """DynamicQuantizeMatMul: A is quantised in the call."""
+    """Rewrite DynamicQuantizeMatMul: A is quantized at run time."""
     a, b, b_scale, b_zero, bias = [*node.input, "", ""][:5]
     names = [f"{writer.stem}_dynamic_{part}" for part in ("whole", "scale", "zero")]
     writer.add("DynamicQuantizeLinear", a, into=names)

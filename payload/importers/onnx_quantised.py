@@ -1,11 +1,11 @@
-"""Quantised ONNX models, computed in whole numbers: products that are read dequantised and quantised again.
+"""Rewrite of quantized ONNX models (QDQ format) to integer arithmetic.
 
     QuantizeLinear(Relu(Conv(DequantizeLinear(x), DequantizeLinear(w), bias)))
-        ->   a product of bytes, summed in 32 bits, times one factor in f32, rounded to even and held in range
+        ->   an i8 product with i32 accumulation, times one f32 factor, rounded to even and saturated
 
-All bytes are signed in what is written: an unsigned tensor is held with 128 less, and so is its zero point. Zero points
-of weights and inputs are taken out of the sums by sums of columns, which are known. What is no product is computed as
-its nodes say, in f32, between the same roundings.
+All 8-bit tensors are i8 after the rewrite: an unsigned tensor and its zero point are shifted by -128. Zero points of
+weights and inputs are corrected with column sums, which are constants. Ops other than products are computed as in the
+model, in f32, between the same roundings.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,18 +38,18 @@ WRITERS: "Mapping[str, Callable[[IntegerWriter, NodeWriter, NodeProto], bool]]" 
 
 
 def is_quantised(graph: "GraphProto") -> bool:
-    """Tell whether a graph quantises, or multiplies whole numbers."""
+    """Return whether a graph quantizes, or multiplies integers."""
     return any(node.op_type in READ for node in graph.node)
 
 
 def write_in_integers(model: "ModelProto", weights: dict[str, Array]) -> list[str]:
-    """Compute what a model has quantised in whole numbers, in place; its shapes must be inferred.
+    """Rewrite the quantized part of a model to integers, in place; its shapes must be inferred.
 
     Args:
         model: Model in standard ops.
-        weights: Arrays of the graph's inputs that are weights, by name; those that products read are added.
+        weights: Arrays of the graph's inputs that are weights, by name; rewritten weights are added.
 
     Returns:
-        The products that are left in real numbers though all that they read is quantised, by their origins.
+        Origins of the products that stay in float although all their inputs are quantized.
     """
     return IntegerWriter.of_model(model, weights, WRITERS).write()

@@ -1,7 +1,7 @@
-"""What a quantised ONNX model says of its scales and zero points, held against ONNX before anything is computed.
+"""Verification of scales and zero points of quantized ONNX models before anything is computed.
 
-Neither ONNX's checker nor its reference looks: a number that its type does not hold is cut off in silence, and a zero
-point of another type is subtracted as it is.
+Neither ONNX's checker nor its reference verifies them: a value out of its type's range is truncated silently, and a
+zero point of another type is subtracted as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from payload.importers.onnx_oracle import to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-OUTPUT = -1  # of a node, instead of an input
+OUTPUT = -1  # position that denotes the node's output instead of an input
 LAST, ROWS = -1, -2  # axes
 PACKED = ("INT4", "UINT4", "INT2", "UINT2")  # types of which several lie in a number
 STORED = ("INT8", "UINT8", "INT16", "UINT16", "BOOL", *PACKED)  # types that may lie in numbers of 32 bits
@@ -28,13 +28,13 @@ MOST_BYTE = 255
 
 @dataclass(frozen=True)
 class QuantisedTensor:
-    """Which inputs of a node say what a tensor of whole numbers is.
+    """Positions of a quantized tensor and its parameters among the inputs of a node.
 
     Attributes:
-        at: Input that it is, or `OUTPUT`.
-        scale: Input that is its scale; `None` where it has none.
-        zero: Input that is its zero point.
-        axis: Axis that scales may be along; `None` for what attribute ``axis`` says.
+        at: Position of the tensor, or `OUTPUT`.
+        scale: Position of its scale; `None` if it has none.
+        zero: Position of its zero point.
+        axis: Axis that scales may be along; `None` if they must be scalar, or attribute ``axis`` holds it.
     """
 
     at: int
@@ -44,7 +44,7 @@ class QuantisedTensor:
 
 
 def plain(*firsts: int, out: int) -> tuple[QuantisedTensor, ...]:
-    """Tensors each with its scale and zero point behind it, and those of the output."""
+    """Return tensors that are followed by their scale and zero point, and the output with its parameters."""
     return (*(QuantisedTensor(at, at + 1, at + 2) for at in firsts), QuantisedTensor(OUTPUT, out, out + 1))
 
 
@@ -68,15 +68,15 @@ OF_ATTRIBUTE = ("QuantizeLinear", "DequantizeLinear")  # ops whose attribute say
 
 
 def not_quantised(node: "NodeProto", why: str) -> UnsupportedError:
-    """A node whose numbers are none."""
+    """Return the error about invalid quantization parameters of a node."""
     return UnsupportedError(f"{node.doc_string} must be quantised as its op says: {why}; quantise the model again")
 
 
 def check_numbers(graph: "GraphProto") -> None:
-    """Raise unless the types of initializers hold their numbers.
+    """Raise unless the values of integer initializers are in the range of their types.
 
     Raises:
-        UnsupportedError: A number is out of range, such as a zero point of 300 in bytes.
+        UnsupportedError: A value is out of range, such as a zero point of 300 in 8 bits.
     """
     from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
 
@@ -94,10 +94,10 @@ def check_numbers(graph: "GraphProto") -> None:
 
 
 def check_scales(graph: "GraphProto", weights: Mapping[str, Array]) -> None:
-    """Raise unless scales of blocks are finite; they may be 0 and negative.
+    """Raise unless scales of blocks are finite; they may be 0 or negative.
 
     Raises:
-        UnsupportedError: A scale is not.
+        UnsupportedError: A scale is not finite.
     """
     known = {**{tensor.name: tensor for tensor in graph.initializer}, **weights}
     for node in graph.node:
@@ -111,7 +111,7 @@ def check_scales(graph: "GraphProto", weights: Mapping[str, Array]) -> None:
 
 
 def ends_of(name: str) -> tuple[int, int]:
-    """The smallest and the largest number of 32 bits that a type is stored in."""
+    """Return the range of the 32-bit integers that a type is stored in."""
     if name == "BOOL":
         return 0, 1
     if name in PACKED:
@@ -121,10 +121,10 @@ def ends_of(name: str) -> tuple[int, int]:
 
 
 def check_node(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise unless scales and zero points of a node belong to what they are said of.
+    """Raise unless types and shapes of the scales and zero points of a node match their tensors.
 
     Raises:
-        UnsupportedError: A type or a number of them is another.
+        UnsupportedError: A type or a shape does not match.
     """
     for tensor in OPS.get(node.op_type, ()):
         x, scale, zero = (name_of(node, at) for at in (tensor.at, tensor.scale, tensor.zero))
@@ -141,7 +141,7 @@ def check_node(node: "NodeProto", known: KnownTensors) -> None:
 
 
 def name_of(node: "NodeProto", at: int | None) -> str:
-    """An input of a node, or its output; empty where there is none."""
+    """Return the name of an input of a node, or of its output; empty if there is none."""
     if at == OUTPUT:
         return str(node.output[0])
     return str(node.input[at]) if at is not None and at < len(node.input) else ""
@@ -155,22 +155,22 @@ def check_type(node: "NodeProto", x: str, zero: str, known: KnownTensors) -> Non
     """
     from onnx import TensorProto  # noqa: PLC0415
 
-    mine, theirs = known.kinds.get(zero, 0), known.kinds.get(x, 0)
+    zero_type, tensor_type = known.kinds.get(zero, 0), known.kinds.get(x, 0)
     name = TensorProto.DataType.Name
     if x == node.output[0]:  # whose type follows from the zero point
-        if mine and name(mine) not in STORED and not name(mine).startswith("FLOAT"):
-            raise not_quantised(node, f"zero points must be of 16 bits at most, they are {name(mine).lower()}")
-    elif mine and theirs and mine != theirs:
+        if zero_type and name(zero_type) not in STORED and not name(zero_type).startswith("FLOAT"):
+            raise not_quantised(node, f"zero points must be of 16 bits at most, they are {name(zero_type).lower()}")
+    elif zero_type and tensor_type and zero_type != tensor_type:
         raise not_quantised(
-            node, f"zero points of {name(theirs).lower()} must be of that type, they are {name(mine).lower()}"
+            node, f"zero points of {name(tensor_type).lower()} must be of that type, they are {name(zero_type).lower()}"
         )
 
 
 def check_count(node: "NodeProto", what: str, sizes: Sequence[int], shape: Sequence[int], axis: int | None) -> None:
-    """Raise unless there is one for all, or one for each index of an axis.
+    """Raise unless parameters are scalar, or one for each index of an axis.
 
     Raises:
-        UnsupportedError: The count is another, or there is no such axis.
+        UnsupportedError: The count is another, or the axis does not exist.
     """
     count = prod(sizes)
     if count == 1 or len(sizes) > 1:  # of rows of a batch: their own shape says where they belong
@@ -195,10 +195,10 @@ def check_axis(node: "NodeProto", axis: int, shape: Sequence[int]) -> None:
 
 
 def check_blocks(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise unless blocks along an axis have a scale each.
+    """Raise unless each block along an axis has a scale.
 
     Raises:
-        UnsupportedError: A block has none, or blocks do not divide the axis.
+        UnsupportedError: A block has no scale, or the block size does not divide the axis.
     """
     size, shape = int(of(node, "block_size", 0)), known.shapes.get(node.input[0])
     if shape is None:
@@ -214,5 +214,5 @@ def check_blocks(node: "NodeProto", known: KnownTensors) -> None:
 
 
 def written(shape: Sequence[int]) -> str:
-    """A shape as a message has it."""
+    """Format a shape for a message."""
     return "x".join(map(str, shape))

@@ -33,36 +33,36 @@ def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors)
     inputs = {name: given for name, given in zip(INPUTS, node.input, strict=False) if given}
     if any(name not in known.shapes for name in inputs.values()):
         return False
-    ways = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}[of(node, "direction", "forward")]
+    reversals = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}[of(node, "direction", "forward")]
     by_batch, op = of(node, "layout", 0), node.op_type
     shape = known.shapes[inputs["X"]]
     time, batch = (shape[1], shape[0]) if by_batch else (shape[0], shape[1])
     lengths = known.constants.get(inputs.get("sequence_lens", ""))
     if lengths is not None and (lengths == time).all():
         del inputs["sequence_lens"]
-    functions = [name.lower() for name in activations_of(node, len(ways))]
-    plain = functions == [name.lower() for name in ACTIVATIONS[op]] * len(ways)
+    functions = [name.lower() for name in activations_of(node, len(reversals))]
+    plain = functions == [name.lower() for name in ACTIVATIONS[op]] * len(reversals)
     plain &= not NOT_PLAIN & {*inputs, *(each.name for each in node.attribute)} and not of(node, "input_forget", 0)
-    if ways == [0] and plain and not by_batch and len(inputs) == len([name for name in node.input if name]):
+    if reversals == [0] and plain and not by_batch and len(inputs) == len([name for name in node.input if name]):
         return False
     check(node, functions, 1 if plain else time)
     x = writer.add("Transpose", inputs["X"], perm=[1, 0, 2]) if by_batch else inputs["X"]
     if by_batch:
         states = [name for name in ("initial_h", "initial_c") if name in inputs]
         inputs |= {name: writer.add("Transpose", inputs[name], perm=[1, 0, 2]) for name in states}
-    found = []
-    for index, backward in enumerate(ways):
+    results = []
+    for index, backward in enumerate(reversals):
         taken = {
-            name: writer.slice(given, index, index + 1, 0) if name in ROLLED and len(ways) > 1 else given
+            name: writer.slice(given, index, index + 1, 0) if name in ROLLED and len(reversals) > 1 else given
             for name, given in inputs.items()
         }
         taken["X"] = x
-        each = len(functions) // len(ways)
+        each = len(functions) // len(reversals)
         cell = Cell(writer, node, taken, time, batch, functions[index * each : (index + 1) * each], known)
-        found.append(cell.plain(backward=bool(backward)) if plain else cell.steps(backward=bool(backward)))
+        results.append(cell.plain(backward=bool(backward)) if plain else cell.steps(backward=bool(backward)))
     for number, output in enumerate(node.output):
         if output:
-            joined = [each[number] for each in found]
+            joined = [each[number] for each in results]
             axis = 1 if number == 0 else 0
             last = writer.add("Concat", *joined, axis=axis) if len(joined) > 1 else joined[0]
             order = ([2, 0, 1, 3] if number == 0 else [1, 0, 2]) if by_batch else list(range(4 if number == 0 else 3))
@@ -72,8 +72,8 @@ def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors)
 
 def activations_of(node: "NodeProto", ways: int) -> list[str]:
     """Return the activation functions of a recurrent op, for each direction."""
-    given = of(node, "activations", None)
-    return [name.decode() for name in given] if given else [*ACTIVATIONS[node.op_type]] * ways
+    names = of(node, "activations", None)
+    return [name.decode() for name in names] if names else [*ACTIVATIONS[node.op_type]] * ways
 
 
 def check(node: "NodeProto", functions: Sequence[str], steps: int) -> None:
@@ -115,13 +115,13 @@ class Cell:
     def plain(self, *, backward: bool) -> list[str]:
         """Add a forward op; return the names of Y (T, 1, B, H), Y_h and Y_c (1, B, H)."""
         w, op = self.writer, self.node.op_type
-        given = [self.inputs.get(name, "") for name in INPUTS[: 5 + STATES[op]]]
-        given[0] = w.backwards(given[0], 0) if backward else given[0]
-        kept = {a.name: of(self.node, a.name, None) for a in self.node.attribute if a.name in PLAIN}
+        inputs = [self.inputs.get(name, "") for name in INPUTS[: 5 + STATES[op]]]
+        inputs[0] = w.backwards(inputs[0], 0) if backward else inputs[0]
+        attributes = {a.name: of(self.node, a.name, None) for a in self.node.attribute if a.name in PLAIN}
         names = [f"{w.stem}_{len(w.nodes)}_{number}" for number in range(1 + STATES[op])]
-        while given and not given[-1]:
-            given.pop()
-        w.add(op, *given, into=names, **kept)
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        w.add(op, *inputs, into=names, **attributes)
         return [w.backwards(names[0], 0) if backward else names[0], *names[1:]]
 
     def steps(self, *, backward: bool) -> list[str]:

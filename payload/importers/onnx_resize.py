@@ -1,9 +1,9 @@
-"""Resizing that torch-mlir does not lower: elements taken along one axis after the other, and weighted.
+"""Rewrites of Resize in forms that torch-mlir does not lower: gathers and weighted sums, one axis at a time.
 
     nearest: y[i] = x[n(i)];   linear: y[i] = (1 - w(i)) x[f(i)] + w(i) x[f(i) + 1]
 
-All indices and weights are known, as sizes are. Where an output position lies in the input is as ONNX says it of each
-`coordinate_transformation_mode`.
+All indices and weights are constants, since sizes are static. Coordinates of output positions in the input are computed
+by ONNX's formula of each `coordinate_transformation_mode`.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, dtype_of, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-SCALES = 2  # position among the inputs
+SCALES = 2  # position of the scales among the inputs
 HOW = "coordinate_transformation_mode"
-PLANES = 4  # dimensions of images, whose linear resizing torch-mlir lowers
-# By name: positions in the input of positions, of a scale, for lengths of the output and of the input.
+PLANES = 4  # rank of images, whose linear resizing torch-mlir lowers
+# By mode: coordinates in the input, from output positions, scale, output size and input size.
 POSITIONS: dict[str, Callable[[Array, float, int, int], Array]] = {
     "half_pixel": lambda i, scale, out, into: (i + 0.5) / scale - 0.5,
     "half_pixel_symmetric": lambda i, scale, out, into: into / 2 * (1 - out / (scale * into)) + (i + 0.5) / scale - 0.5,
@@ -34,15 +34,15 @@ ROUNDED: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-FLOAT = 1  # ONNX's number of f32
-LOWERED = ("half_pixel", "asymmetric")  # what torch-mlir lowers of `nearest`
+FLOAT = 1  # TensorProto.FLOAT
+LOWERED = ("half_pixel", "asymmetric")  # coordinate modes that torch-mlir lowers for `nearest`
 
 
 def resize_as_said(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Resize that ONNX's reference computes otherwise: means of whole numbers, and corners that are aligned by scales.
+    """Rewrite Resize where ONNX's reference differs: linear mode on integers, and `align_corners` with scales.
 
-    Means of whole numbers are those of real ones, whose fractions are cut off, as in ONNX Runtime. Corners are aligned
-    by lengths of results, which are whole numbers; the reference takes the length times the scale for one.
+    Integers are interpolated in float and truncated, as in ONNX Runtime. With `align_corners`, scales are replaced by
+    the integer sizes of the result; the reference uses the input size times the scale without rounding.
     """
     x, *others = node.input
     kind = facts.kinds[x]
@@ -52,7 +52,7 @@ def resize_as_said(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -
     is_mean = of(node, "mode", "nearest") == "linear" and np.issubdtype(dtype_of(kind), np.integer)
     if lengths is not None and by_scales:
         others = [others[0], "", writer.numbers(*(lengths[axis] for axis in kept.get("axes", range(len(lengths)))))]
-        kept.pop("keep_aspect_ratio_policy", None)  # which is of lengths alone
+        kept.pop("keep_aspect_ratio_policy", None)  # applies to sizes only
     if is_mean:
         real = writer.add("Cast", x, to=FLOAT)
         writer.add("Cast", writer.add("Resize", real, *others, **kept), into=node.output[0], to=kind)
@@ -62,13 +62,13 @@ def resize_as_said(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -
 
 
 def add_coordinate_mode(node: "NodeProto", scales: Array | None) -> None:
-    """Give a Resize of before version 11 its coordinate_transformation_mode, in place, as ONNX's converter does not.
+    """Set the coordinate mode of a Resize from before version 11, in place, which ONNX's version converter omits.
 
-    Coordinates are those of the result over the scale, rounded away from what is left out, as in ONNX Runtime.
+    Coordinates are output positions divided by the scale, rounded up when downsampling, as in ONNX Runtime.
 
     Args:
-        node: The node, in a later version.
-        scales: Scales of the node, where they are known.
+        node: Node, already converted to a later version.
+        scales: Scales of the node, if they are constant.
     """
     from onnx.helper import make_attribute  # noqa: PLC0415 - comes with an extra
 
@@ -78,7 +78,7 @@ def add_coordinate_mode(node: "NodeProto", scales: Array | None) -> None:
 
 
 def resize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Resize by the nearest element, or linearly, in any number of dimensions."""
+    """Rewrite Resize in nearest or linear mode, for any number of dimensions."""
     shape, wanted = facts.shapes[node.input[0]], facts.shapes.get(node.output[0], [])
     how, mode = of(node, HOW, "half_pixel"), of(node, "mode", "nearest")
     is_of_planes = not of(node, "axes", []) and shape[:2] == wanted[:2]
@@ -107,12 +107,12 @@ def resize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
 
 
 def take(writer: NodeWriter, x: str, axis: int, indices: Array) -> str:
-    """Elements along an axis."""
+    """Gather elements along an axis."""
     return writer.add("Gather", x, writer.constant(indices.astype(np.int64)), axis=axis)
 
 
 def weigh(writer: NodeWriter, given: tuple[str, int, int], coordinates: Array, rank: int) -> str:
-    """Means of neighbours along an axis of a tensor of a type, at coordinates between them."""
+    """Interpolate neighbours along an axis of a tensor, at fractional coordinates."""
     x, axis, kind = given
     first = np.floor(coordinates)
     share = (coordinates - first).reshape([-1 if d == axis else 1 for d in range(rank)])

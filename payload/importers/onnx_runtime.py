@@ -1,7 +1,7 @@
-"""ONNX Runtime as a second oracle: it runs the user's own file, not what the importer made of it.
+"""ONNX Runtime as a second oracle: it runs the user's own file, not the rewritten model.
 
-The reference computes the model as it was rewritten here (domains, functions, versions of operators), so that it cannot
-tell of an error of that rewriting. ONNX Runtime reads the file itself.
+The reference computes the model after the importer's rewrites (domains, functions, opset versions), so that it cannot
+detect errors in them. ONNX Runtime reads the file itself.
 """
 
 import multiprocessing
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 NAME = "onnxruntime"
-SECONDS = 60  # after which a model has no second oracle
-MOST_BYTES = 1 << 30  # of weights: larger models have none, as it holds them once more
-RANDOM = ("Random", "Multinomial", "Bernoulli", "Dropout")  # what ops that may draw numbers begin with
+SECONDS = 60  # time limit, after which the second oracle is skipped
+MOST_BYTES = 1 << 30  # maximum bytes of weights, because ONNX Runtime holds another copy of them
+RANDOM = ("Random", "Multinomial", "Bernoulli", "Dropout")  # name prefixes of random ops
 
 
 def run_file(path: Path, inputs: Sequence[Mapping[str, Array]]) -> list[list[Array]] | None:
-    """Results of a model's file, of each set of inputs; `None` where ONNX Runtime is missing or does not run it.
+    """Run a model's file on each set of inputs; return `None` if ONNX Runtime is missing or cannot run it.
 
-    It runs in a forked process: a model on which it crashes or takes longer than `SECONDS` is no error of the import.
+    It runs in a forked process, so that a crash or a timeout after `SECONDS` does not fail the import.
     """
     if find_spec(NAME) is None:
         return None
@@ -50,12 +50,12 @@ def run_file(path: Path, inputs: Sequence[Mapping[str, Array]]) -> list[list[Arr
 
 
 def send_results(sender: Connection, path: Path, inputs: Sequence[Mapping[str, Array]]) -> None:
-    """Send the results of a model's file, or `None`."""
+    """Compute a model's file and send the results through the pipe, or `None`."""
     signal.alarm(SECONDS)
     try:
         session = open_session(str(path))
         results = [session.run(None, dict(given)) for given in inputs]
-    except Exception:  # it lacks an op or a dtype, or refuses the file
+    except Exception:  # an op or a dtype is not supported, or the file is rejected
         results = None
     tensors = results is not None and all(isinstance(array, np.ndarray) for found in results for array in found)
     sender.send(results if tensors else None)
@@ -68,17 +68,17 @@ def ask_runtime(
     inputs: Sequence[Mapping[str, Array]],
     recorded: tuple[list[list[Array]], str],
 ) -> tuple[list[list[Array]], str]:
-    """Compare the reference's results with ONNX Runtime's of the file; take the latter where there are none.
+    """Compare the reference's results with ONNX Runtime's; return the latter if the reference has none.
 
     Args:
         path: The user's own file.
-        model: The model, as the reference computed it.
+        model: Rewritten model that the reference computed.
         weights: Weights of the model, by name.
-        inputs: The inputs of every call, by name.
-        recorded: The results of every call and the name of what computed them; empty if nothing could.
+        inputs: Inputs of every call, by name.
+        recorded: Results of every call and the name of the oracle; empty if the reference cannot compute the model.
 
     Returns:
-        Results and the name of what computed them, to record.
+        Results and the name of the oracle, to record.
 
     Raises:
         UnsupportedError: The results disagree.
@@ -103,6 +103,6 @@ def ask_runtime(
 
 
 def is_rounded(model: "ModelProto", arrays: Sequence[Array]) -> bool:
-    """Return whether a model rounds values on the way: to 8 bits, or to 16 as its arrays are."""
+    """Return whether a model rounds intermediate values: to 8 bits, or to the 16 bits of its arrays."""
     quantised = any("Quantize" in node.op_type or node.op_type == "Round" for node in every_node(model.graph))
     return quantised or any(array.dtype.name in ("float16", "bfloat16") for array in arrays)

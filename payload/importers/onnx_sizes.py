@@ -1,4 +1,4 @@
-"""Sizes of the tensors of an ONNX model: all of them fixed, and inferred from those of its inputs."""
+"""Static shapes of ONNX models: substitution of symbolic dimensions, and shape inference."""
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,28 +12,28 @@ from payload.importers.onnx_values import replace_all
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
-MOST = 1 << 40  # numbers of a tensor: more than any memory holds
+MOST = 1 << 40  # maximum number of elements of a tensor, beyond any memory
 
 
 def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection[str]) -> None:
-    """Put sizes in the place of names of dimensions, and infer all other shapes, in place.
+    """Substitute symbolic dimensions by sizes, and infer all other shapes, in place.
 
     Raises:
-        UnsupportedError: An input that is no weight is left with a size that is not known.
+        UnsupportedError: An input that is not a weight has a size that is still unknown, or a tensor is too large.
     """
     from onnx import shape_inference  # noqa: PLC0415
 
     graph = model.graph
-    held = {tensor.name for tensor in graph.initializer}
-    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in held])
-    asked = {tensor.name for tensor in graph.input if tensor.name not in weights}
+    initializers = {tensor.name for tensor in graph.initializer}
+    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in initializers])
+    inputs = {tensor.name for tensor in graph.input if tensor.name not in weights}
     for tensor in [*graph.input, *graph.output]:
         for index, dim in enumerate(tensor.type.tensor_type.shape.dim):
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
-            elif dim.dim_value < 1 and tensor.name in asked:
+            elif dim.dim_value < 1 and tensor.name in inputs:
                 raise UnsupportedError(f"input {tensor.name} {broken_constraint(dim, index)}")
-        if tensor.name in asked:
+        if tensor.name in inputs:
             check_count("input", tensor)
     before = {v.name: v for v in map(copy.deepcopy, [*graph.value_info, *graph.output]) if has_fixed_shape(v)}
     for tensor in graph.output:
@@ -46,17 +46,17 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
     for tensor in [*graph.value_info, *graph.output]:
         check_count("tensor", tensor)
     known = {tensor.name for tensor in [*graph.value_info, *graph.output]}
-    graph.value_info.extend(v for name, v in before.items() if name not in known)  # is as the file has it
+    graph.value_info.extend(v for name, v in before.items() if name not in known)  # keep the shapes from the file
     for tensor in graph.output:
         if tensor.name in before and not tensor.type.tensor_type.HasField("shape"):
             tensor.CopyFrom(before[tensor.name])
 
 
 def check_count(what: str, tensor: "ValueInfoProto") -> None:
-    """Refuse a tensor that no memory holds.
+    """Raise if a tensor is too large for any memory.
 
     Raises:
-        UnsupportedError: The tensor is one.
+        UnsupportedError: The tensor has more than `MOST` elements.
     """
     count = prod(dim.dim_value for dim in tensor.type.tensor_type.shape.dim)
     if count > MOST:
@@ -64,7 +64,7 @@ def check_count(what: str, tensor: "ValueInfoProto") -> None:
 
 
 def fill_gaps(graph: "GraphProto") -> bool:
-    """Say the shapes of results that ONNX's inference leaves open, in place; returns whether there was one."""
+    """Add result shapes that ONNX's inference leaves unknown, in place; return whether there was one."""
     from onnx import helper  # noqa: PLC0415
 
     nodes = [node for node in graph.node if node.op_type in GAPS and not node.domain]
@@ -77,7 +77,7 @@ def fill_gaps(graph: "GraphProto") -> bool:
         if node.output[0] in shapes or any(name not in shapes for name in node.input if name):
             continue
         shape = rule(node, [shapes[name] for name in node.input if name])
-        if 0 in shape:  # which would be open again at the next look
+        if 0 in shape:  # 0 means unknown, so that the loop would not terminate
             continue
         filled[node.output[0]] = helper.make_tensor_value_info(node.output[0], kinds[node.input[0]], shape)
     for name in filled.keys() & results.keys():
@@ -88,13 +88,13 @@ def fill_gaps(graph: "GraphProto") -> bool:
 
 
 def gathered(node: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
-    """Shape of what GatherND gives; that of one element is left open."""
+    """Return the shape of the result of GatherND."""
     data, indices = shapes
     return [*indices[:-1], *data[of(node, "batch_dims", 0) + indices[-1] :]]
 
 
 def as_given(_: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
-    """Shape of what has that of its first input."""
+    """Return the shape of the first input."""
     return shapes[0]
 
 
@@ -102,17 +102,17 @@ GAPS: dict[str, Callable[["NodeProto", Sequence[list[int]]], list[int]]] = {
     "GatherND": gathered,
     "GroupNormalization": as_given,
     "MeanVarianceNormalization": as_given,
-}  # ops that ONNX's inference does not know, or not always
+}  # ops that ONNX's shape inference does not support in all cases
 
 
 def has_fixed_shape(tensor: "ValueInfoProto") -> bool:
-    """Return whether the file has a shape for a tensor, and no size of it is open."""
+    """Return whether the shape of a tensor is known and static."""
     kind = tensor.type.tensor_type
     return kind.HasField("shape") and all(dim.dim_value > 0 for dim in kind.shape.dim)
 
 
 def broken_constraint(dim: "TensorShapeProto.Dimension", index: int) -> str:
-    """What is wrong with a size that is not known, or less than 1."""
+    """Return the message about a size that is unknown, or less than 1."""
     if dim.dim_param:
         return f"must have fixed sizes, {dim.dim_param} is open; export it so, or give {dim.dim_param}=1"
     if dim.HasField("dim_value"):

@@ -1,4 +1,4 @@
-"""Ops that torch-mlir reads otherwise than ONNX says of NaN and infinities: written as others."""
+"""Rewrites of ONNX ops that torch-mlir lowers incorrectly for NaN and infinities."""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,11 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-REAL = (1, 10, 11, 16)  # ONNX's numbers of f32, f16, f64 and bf16
+REAL = (1, 10, 11, 16)  # f32, f16, f64 and bf16 in TensorProto
 
 
 def equal_to_itself(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Equal of real numbers, of which NaN is none: torch-mlir folds what is compared with itself to true."""
+    """Rewrite Equal on floats: torch-mlir folds the comparison of a value with itself to true, also for NaN."""
     a, b = node.input
     if a == b:
         return compare_with_itself(writer, node, facts)
@@ -24,7 +24,7 @@ def equal_to_itself(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
 
 
 def compare_with_itself(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """What is compared with itself: NaN is neither less nor greater nor equal, and torch-mlir folds it to true."""
+    """Rewrite the comparison of a value with itself, which is false for NaN; torch-mlir folds it to true."""
     a, b = node.input
     if a != b:
         return False
@@ -37,7 +37,7 @@ def compare_with_itself(writer: NodeWriter, node: "NodeProto", facts: KnownTenso
 
 
 def choose_of_equals(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """One of two that are the same, which torch-mlir gives in its own shape, not in that of the choice."""
+    """Rewrite Where with two equal operands, which torch-mlir returns without broadcasting it to the result's shape."""
     _, x, y = node.input
     shape = facts.shapes.get(node.output[0])
     if x != y or shape is None:
@@ -47,9 +47,9 @@ def choose_of_equals(writer: NodeWriter, node: "NodeProto", facts: KnownTensors)
 
 
 def remainder_towards_zero(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Mod of real numbers: the exact remainder of their amounts, with the sign of the first.
+    """Rewrite Mod of floats with ``fmod=1`` as the exact remainder of absolute values, with the sign of the dividend.
 
-    torch-mlir multiplies by the quotient instead, which is NaN where the second is infinite, and not exact.
+    torch-mlir computes it from the quotient instead, which is inexact, and NaN if the divisor is infinite.
     """
     a, b = node.input
     if facts.kinds.get(a) not in REAL or not of(node, "fmod", 0):

@@ -234,20 +234,20 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     if c is None or s is None:
         return False
     rotated = w.slice(rows, 0, part, 3)
-    near = of(node, "interleaved", 0)
-    pairs = w.reshape(rotated, batch, size, count, *((part // 2, 2) if near else (2, part // 2)))
-    axis = 4 if near else 3
+    is_interleaved = of(node, "interleaved", 0)
+    pairs = w.reshape(rotated, batch, size, count, *((part // 2, 2) if is_interleaved else (2, part // 2)))
+    axis = 4 if is_interleaved else 3
     one, two = (w.reshape(w.slice(pairs, at, at + 1, axis), batch, size, count, part // 2) for at in (0, 1))
     first = w.add("Sub", w.add("Mul", one, c), w.add("Mul", two, s))
     second = w.add("Add", w.add("Mul", one, s), w.add("Mul", two, c))
-    wide = [batch, size, count, *((part // 2, 1) if near else (1, part // 2))]
+    wide = [batch, size, count, *((part // 2, 1) if is_interleaved else (1, part // 2))]
     joined = w.add("Concat", w.reshape(first, *wide), w.reshape(second, *wide), axis=axis)
-    found = w.reshape(joined, batch, size, count, part)
+    rotated_rows = w.reshape(joined, batch, size, count, part)
     if part < depth:
         rest = w.slice(rows, part, depth, 3)
-        found = w.add("Concat", found, rest, axis=3)
-    found = w.add("Transpose", found, perm=[0, 2, 1, 3]) if len(shape) == 4 else found
-    w.reshape(found, *shape, into=node.output[0])
+        rotated_rows = w.add("Concat", rotated_rows, rest, axis=3)
+    rotated_rows = w.add("Transpose", rotated_rows, perm=[0, 2, 1, 3]) if len(shape) == 4 else rotated_rows
+    w.reshape(rotated_rows, *shape, into=node.output[0])
     return True
 
 

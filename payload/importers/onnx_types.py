@@ -1,6 +1,6 @@
-"""Types that tensors of an ONNX model have, held against what their ops take, and results against what is said of them.
+"""Verification of the element types of op inputs, and of results against their declared types and shapes.
 
-ONNX's checker looks at neither; its inference passes over what does not fit, and torch-mlir converts or fails.
+ONNX's checker verifies neither; its inference ignores mismatches, and torch-mlir converts silently or fails.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 def is_standard(node: "NodeProto", version: int) -> bool:
-    """Return whether a node's op is one of ONNX's own at a version of them."""
+    """Return whether a node's op is a standard op in an opset version."""
     from onnx import defs  # noqa: PLC0415
 
     if node.domain not in OWN or not defs.has(node.op_type):
         return False
     try:
         defs.get_schema(node.op_type, version, "")
-    except defs.SchemaError:  # it came later
+    except defs.SchemaError:  # the op was added in a later version
         return False
     return True
 
 
 @cache
 def inputs_taken(op: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
-    """For every input of a standard op: the name of its type, and those it may be; the last may be said of many.
+    """Return the type variable and the allowed types of every input of a standard op; the last input may be variadic.
 
-    Inputs whose types have one name are of one type; that of tensors which may differ from each other is empty.
+    Inputs with the same type variable have the same type; the variable of heterogeneous variadic inputs is empty.
     """
     from onnx import defs  # noqa: PLC0415 - comes with an extra
 
@@ -42,14 +42,14 @@ def inputs_taken(op: str, version: int) -> tuple[tuple[str, frozenset[str]], ...
 
 
 def check_types(node: "NodeProto", known: KnownTensors) -> None:
-    """Raise unless inputs of a node of a standard op are of types that it takes.
+    """Raise unless the inputs of a standard op have allowed types.
 
     Args:
-        node: The node.
-        known: What is known of the tensors of its graph, whose types are inferred.
+        node: Node to verify.
+        known: Known facts about the tensors of its graph, with inferred types.
 
     Raises:
-        UnsupportedError: One is not, or two are not of one type that must be.
+        UnsupportedError: An input has a type that is not allowed, or inputs of one type variable have different types.
     """
     taken = inputs_taken(node.op_type, known.version)
     first = dict[str, tuple[str, str]]()
@@ -70,27 +70,26 @@ def check_types(node: "NodeProto", known: KnownTensors) -> None:
 
 
 def kind_name(kind: int) -> str:
-    """A type of elements as ONNX's schemas spell it, by its number; empty where there is none."""
+    """Return the name of an element type as in ONNX's schemas; empty for an undefined one."""
     from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
 
     return TensorProto.DataType.Name(kind).lower() if kind else ""
 
 
 def check_results(model: "ModelProto", declared: "Sequence[ValueInfoProto]") -> None:
-    """Raise unless results are what the file says of them, which may be less, and of a type that programs write.
+    """Raise unless results match their declarations, which may be partial, and have supported element types.
 
     Args:
-        model: The model, its sizes fixed.
-        declared: Results as the file declares them.
+        model: Model with static sizes.
+        declared: Results as declared in the file.
 
     Raises:
-        UnsupportedError: A result is of another type or shape, or of signed integers of 16 bits; unsigned ones are
-            written as wider ones.
+        UnsupportedError: A result has another type or shape, or is int16; uint16 is allowed, as it is widened.
     """
     from onnx import ModelProto, TensorProto, shape_inference  # noqa: PLC0415 - comes with an extra
 
     bare = ModelProto()
-    bare.CopyFrom(model)  # inference keeps a type that is declared, though it be another
+    bare.CopyFrom(model)  # inference would keep a declared type even if it is wrong
     del bare.graph.value_info[:]
     for tensor in bare.graph.output:
         tensor.ClearField("type")
@@ -103,10 +102,10 @@ def check_results(model: "ModelProto", declared: "Sequence[ValueInfoProto]") -> 
 
 
 def check_result(result: "ValueInfoProto", computed: "ValueInfoProto") -> None:
-    """Raise unless a result is what is declared of it.
+    """Raise unless a result matches its declaration.
 
     Raises:
-        UnsupportedError: Type or shape is another.
+        UnsupportedError: The type or the shape differs.
     """
     declared, inferred = result.type.tensor_type, computed.type.tensor_type
     name = printable_name(result.name)

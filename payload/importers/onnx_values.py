@@ -71,9 +71,9 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
         if values is None:
             left.append(node)
             continue
-        found = dict(zip((name for name in node.output if name), values, strict=True))
-        folded |= found
-        known |= found
+        results = dict(zip((name for name in node.output if name), values, strict=True))
+        folded |= results
+        known |= results
         unread.subtract(inputs_of(node))
         for name in inputs_of(node):
             if name in folded and not unread[name]:  # free it: intermediates of dequantization are large
@@ -123,12 +123,12 @@ def fold(
     model: "ModelProto", node: "NodeProto", known: Mapping[str, Array], weights: Mapping[str, Array]
 ) -> list[Array] | None:
     """Evaluate a node with known inputs; return `None` if it cannot be, or if the result would duplicate a weight."""
-    given = {name: known[name] for name in node.input if name}
-    most = max([MOST_FOLDED, *(array.size for name, array in given.items() if name not in weights)])
+    inputs = {name: known[name] for name in node.input if name}
+    most = max([MOST_FOLDED, *(array.size for name, array in inputs.items() if name not in weights)])
     try:
-        if size_asked(node, [given.get(name) for name in node.input]) > most:
+        if size_asked(node, [inputs.get(name) for name in node.input]) > most:
             return None
-        values = compute_node(model, node, given)
+        values = compute_node(model, node, inputs)
     except Exception:  # the reference may lack the op or reject a dtype: then the node stays
         return None
     return values if all(value.size <= most for value in values) else None
@@ -236,10 +236,10 @@ def index_bounds(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Ma
         if size is not None:
             bounds[node.input[1]] = min(size, bounds.get(node.input[1], size))
             continue
-        found = [bounds[name] for name in node.output if name in bounds]
-        for name in inputs_of(node) if found else ():
+        sizes = [bounds[name] for name in node.output if name in bounds]
+        for name in inputs_of(node) if sizes else ():
             if kinds.get(name) in WHOLE:
-                bounds[name] = min(*found, bounds.get(name, found[0]))
+                bounds[name] = min(*sizes, bounds.get(name, sizes[0]))
     return bounds
 
 

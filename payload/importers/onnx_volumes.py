@@ -1,10 +1,9 @@
-"""Convolutions over volumes of ONNX models, written as convolutions over planes.
+"""Rewrite of 3-D convolutions of ONNX models to 2-D convolutions.
 
     y[o, d] = sum over e of conv(x[s d + e], w[o, e])   ->   conv of what has the planes s d + e of x as channels
 
-Those with steps, of which neighbours are not read side by side, have no schedules as volumes, and torch-mlir knows none
-of one channel a group; all others stay. Planes of the input are copied once for each element of the kernel that
-reads them.
+Only strided ones, which have no schedules as 3-D convolutions, and depthwise ones, which torch-mlir lacks, are
+rewritten. Each plane of the input is copied once for each kernel element along the depth that reads it.
 """
 
 from collections.abc import Sequence
@@ -20,11 +19,11 @@ from payload.importers.onnx_plain import rewrite_nodes
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-KERNEL, VOLUME = 1, 3  # its position among the inputs; dimensions of a volume
+KERNEL, VOLUME = 1, 3  # input position of the kernel; spatial dimensions of a volume
 
 
 def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
-    """Write convolutions over volumes by weights as ones over planes, in place; unused weights are removed.
+    """Rewrite 3-D convolutions by weights as 2-D ones, in place; unused weights are removed.
 
     Args:
         model: Model whose shapes are inferred.
@@ -34,7 +33,7 @@ def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
 
 
 def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Write a 2-D convolution; returns whether it was 3-D by a weight, with strides or of one channel a group."""
+    """Rewrite a 3-D convolution by a weight, strided or depthwise, as a 2-D one; return whether it was such."""
     kernel, shape = facts.weights.get(node.input[KERNEL]), facts.shapes[node.input[0]]
     is_padded = of(node, "auto_pad", "NOTSET") != "NOTSET"
     if kernel is None or kernel.ndim != VOLUME + 2 or is_padded:
@@ -69,7 +68,7 @@ def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
 
 
 def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[int], pads: tuple[int, int]) -> str:
-    """Planes ``(n d, c e, h, w)`` of volumes ``(n, c, depth, h, w)``: plane e of those that position d reads.
+    """Gather planes ``(n d, c e, h, w)`` of volumes ``(n, c, depth, h, w)``: tap e of the window at depth d.
 
     Args:
         writer: Writer of the nodes.

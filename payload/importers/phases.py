@@ -1,4 +1,4 @@
-"""Phases of a transposed convolution's stride: its kernel as those of dense ones, a channel for each phase."""
+"""Decomposition of a transposed convolution by the phases of its stride into dense ones, one channel per phase."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from autotune.core.payload import Array
 
 @dataclass(frozen=True)
 class Phases:
-    """One dimension of a transposed convolution.
+    """One dimension of a transposed convolution; result positions are grouped by `stride` consecutive ones.
 
     Attributes:
-        stride: Positions of the result for one of what is read.
-        kernel: Elements of the kernel.
-        first: First group of a position for each phase that the result has a part of.
-        pads: Zeros before and behind what is read, for the phases that multiply by most elements.
-        skipped: Positions of the first group that are no part of the result.
-        size: Positions of the result.
+        stride: Stride: positions of the result per position of the input.
+        kernel: Size of the kernel.
+        first: First group that overlaps the result.
+        pads: Leading and trailing pads of the input, for the phases with most taps.
+        skipped: Positions of the first group that are cropped.
+        size: Size of the result.
     """
 
     stride: int
@@ -31,24 +31,24 @@ class Phases:
 
     @property
     def groups(self) -> int:
-        """Groups of positions."""
+        """Number of groups of positions."""
         return -(-(self.skipped + self.size) // self.stride)
 
     @property
     def read(self) -> int:
-        """Phases that read something: those behind the end of a kernel shorter than the stride read nothing."""
+        """Number of phases with taps; if the kernel is shorter than the stride, the others have none."""
         return min(self.stride, self.kernel)
 
 
 def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: int) -> Phases | None:
-    """The phases of a dimension; `None` where dense convolutions would not read all of its input.
+    """Return the phases of a dimension; `None` if dense convolutions would not read all of the input.
 
     Args:
-        given: Positions of what is read.
-        kernel: Elements of the kernel.
-        stride: Positions of the result for one of what is read.
-        pads: Positions that are cut off before and behind.
-        more: Positions that are added behind.
+        given: Size of the input.
+        kernel: Size of the kernel.
+        stride: Stride.
+        pads: Positions cropped before and after.
+        more: Positions added after (output padding).
 
     Example:
         >>> phases_of(5, 3, 2, (0, 0), 0)
@@ -63,7 +63,7 @@ def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: i
     first, last = pads[0] // stride, (pads[0] + size - 1) // stride
     around = (taps - 1 - first, last - given + 1)
     if kernel % stride and taps > 1 and around[0] == 0:
-        return None  # some phases do not read what lies first
+        return None  # some phases do not read the first element
     if min(around) < 0 or last > given + taps - 2:
         return None
     return Phases(stride, kernel, first, around, pads[0] - stride * first, size)
@@ -71,12 +71,12 @@ def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: i
 
 @dataclass(frozen=True)
 class Dense:
-    """A dense convolution that gives some phases of a transposed one.
+    """A dense convolution that computes some phases of a transposed one.
 
     Attributes:
         kernel: Weights, ``(M phases, C / group, taps..)``.
-        phases: Number of phases that it gives.
-        pads: Zeros before and behind what it reads, of each dimension.
+        phases: Number of phases that it computes.
+        pads: Leading and trailing pads of each dimension.
     """
 
     kernel: Array
@@ -85,9 +85,9 @@ class Dense:
 
 
 def dense_convolutions(kernel: Array, axes: Sequence[Phases], group: int) -> list[Dense]:
-    """One for all phases that read something, where each multiplies by as many elements; else one for each, in order.
+    """Return one convolution for all phases with taps if they have equally many; else one for each, in order.
 
-    What has fewer elements is not filled up by zeros: a zero times NaN or infinity is NaN, where nothing is to be read.
+    Phases with fewer taps are not padded with zero weights, because zero times NaN or infinity would be NaN.
 
     Args:
         kernel: Kernel of the transposed convolution, ``(C, M / group, k..)``.
@@ -113,7 +113,7 @@ def dense_convolutions(kernel: Array, axes: Sequence[Phases], group: int) -> lis
 
 
 def arranged(kernel: Array, strides: Sequence[int], group: int) -> Array:
-    """A kernel ``(C, M / group, k..)`` as that of a dense convolution, ``(M strides.., C / group, taps..)``.
+    """Rearrange a kernel ``(C, M / group, k..)`` for a dense convolution, ``(M strides.., C / group, taps..)``.
 
     Example:
         >>> arranged(np.array([[[1, 2, 3, 4]]]), [2], 1)[:, 0]
@@ -130,11 +130,11 @@ def arranged(kernel: Array, strides: Sequence[int], group: int) -> Array:
 
 
 def spread_order(rank: int, *, is_joined: bool) -> list[int]:
-    """Dimensions of ``(N, M, strides.., groups..)`` as ``(N, M, group, stride, ..)``.
+    """Return the permutation of ``(N, M, strides.., groups..)`` to ``(N, M, group, stride, ..)``.
 
     Args:
-        rank: Number of dimensions that are spread.
-        is_joined: Whether the strides come before the channels instead, as where each phase was computed alone.
+        rank: Number of spatial dimensions.
+        is_joined: Whether the strides come before the channels, as after the concatenation of separate phases.
 
     Example:
         >>> spread_order(2, is_joined=False), spread_order(2, is_joined=True)

@@ -1,4 +1,4 @@
-"""Programs of ``torch.export``, by way of torch-mlir."""
+"""Importer of ``torch.export`` programs through torch-mlir."""
 
 from collections.abc import Mapping
 from pathlib import Path

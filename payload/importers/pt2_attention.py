@@ -1,4 +1,4 @@
-"""Attention of PyTorch's programs, written out as its own kernel gives it: the result is viewed as in eager."""
+"""Decomposition of PyTorch's attention with the memory layout of its kernel, so that later views are valid."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,9 +7,9 @@ if TYPE_CHECKING:
 
 
 def attention(query: "Tensor", *others: Any, **named: Any) -> Any:  # noqa: ANN401 - as PyTorch has them
-    """What ``aten._scaled_dot_product_flash_attention_for_cpu`` gives: dimensions lie in the order of the queries'.
+    """Decompose ``aten._scaled_dot_product_flash_attention_for_cpu``, with the memory layout of the queries.
 
-    PyTorch's own decomposition lays tokens first, whatever the kernel does.
+    PyTorch's own decomposition puts the tokens first in memory, unlike its kernel.
     """
     from torch._decomp.decompositions import (  # noqa: PLC0415 - comes with an extra
         scaled_dot_product_flash_attention_for_cpu,

@@ -1,4 +1,4 @@
-"""Distances between all rows of two tensors of PyTorch's programs, written out: torch-mlir does not know them."""
+"""Decomposition of pairwise distances between the rows of two tensors, which torch-mlir does not support."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +9,13 @@ Result = Any  # a tensor, or `NotImplemented`: the op is left to the converter
 
 
 def distances(rows: "Tensor", columns: "Tensor", p: float, mode: int | None) -> Result:
-    """What ``aten._cdist_forward`` gives: norms of the differences of each row of one tensor and each of another.
+    """Decompose ``aten._cdist_forward``: p-norms of the differences of each row of one tensor and each of another.
 
     Args:
-        rows: Rows, (.., n, d).
-        columns: Others, (.., m, d).
-        p: The norm's.
-        mode: Whether PyTorch multiplies for it, which rounds otherwise.
+        rows: Rows of the first tensor, (.., n, d).
+        columns: Rows of the second tensor, (.., m, d).
+        p: Order of the norm.
+        mode: PyTorch's choice of computing it by a matrix product, which rounds differently; ignored.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 

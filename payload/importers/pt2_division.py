@@ -1,7 +1,7 @@
-"""Division and comparison as PyTorch has them of NaN, infinities and zeros, too, where torch-mlir takes others.
+"""Decompositions of division and comparison with PyTorch's semantics for NaN, infinities and zeros.
 
-It writes floor division as the floor of a quotient, of which an infinite one is no NaN and one that rounding made whole
-is one too large; folds `x == x` to true, and `0.1 > 0` to false, where the 0 is a whole number.
+torch-mlir lowers floor division to the floor of the quotient, which is infinite instead of NaN, or one too large if
+rounding made the quotient an integer. It folds `x == x` to true, and `0.1 > 0` with an integer 0 to false.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,24 +16,24 @@ Result = Any  # a tensor, or `NotImplemented`: the op is left to the converter
 
 
 def remainder_towards_zero(a: "Tensor", b: "Tensor | float") -> Result:
-    """What ``aten.fmod`` gives: exact, of the sign of `a`; `a` itself where `b` is infinite.
+    """Decompose ``aten.fmod``: exact, with the sign of `a`; `a` itself if `b` is infinite.
 
-    Of whole numbers by a number, for which torch-mlir writes what it cannot lower, too.
+    For integers it decomposes the form with a scalar, which torch-mlir converts to ops that it cannot lower.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 
     kind = torch.result_type(a, b)
     if not kind.is_floating_point:
         return NotImplemented if isinstance(b, torch.Tensor) else a - torch.div(a, b, rounding_mode="trunc") * b
-    a, b = a.to(kind), b.to(kind) if isinstance(b, torch.Tensor) else b  # a tensor of rank 0 may be of another
+    a, b = a.to(kind), b.to(kind) if isinstance(b, torch.Tensor) else b  # a tensor of rank 0 may have another dtype
     rest = torch.remainder(a.abs(), abs(b))
     return torch.where(a < 0, -rest, rest)
 
 
 def divide(a: "Tensor", b: "Tensor | float", *, rounding_mode: str | None = None) -> Result:
-    """What ``aten.div`` gives of floating point, rounded down: by the exact remainder, as Python and NumPy have it.
+    """Decompose floor division of floats in ``aten.div`` by the exact remainder, as in Python and NumPy.
 
-    Of bytes in 32 bits, as torch-mlir has no such op of 8.
+    8-bit integers are divided in 32 bits, because torch-mlir lacks the op for 8 bits.
     """
     import torch  # noqa: PLC0415
 
@@ -51,28 +51,28 @@ def divide(a: "Tensor", b: "Tensor | float", *, rounding_mode: str | None = None
     floor = torch.floor(whole)
     floor = torch.where(whole - floor > 0.5, floor + 1, floor)
     quotient = a / divisor
-    floor = torch.where(whole != 0, floor, 0 * quotient)  # a zero of its sign
+    floor = torch.where(whole != 0, floor, 0 * quotient)  # a zero with the sign of the quotient
     return torch.where(divisor == 0, quotient, floor)
 
 
 def is_equal(a: "Tensor", b: "Tensor") -> Result:
-    """What ``aten.eq`` gives of floating point: NaN equals nothing, not itself either."""
+    """Decompose ``aten.eq`` of floats: NaN is not equal to anything, including itself."""
     if not (a.is_floating_point() or b.is_floating_point()):
         return NotImplemented
     return (a != b).logical_not()
 
 
 def with_tensor(op: "Callable[..., Tensor]", *kinds: Any) -> "Callable[..., Result]":  # noqa: ANN401 - torch.dtype
-    """What an op gives of some whole numbers and a number: of two tensors.
+    """Return a decomposition of an op on an integer tensor and a scalar to the op on two tensors.
 
-    With a number torch-mlir lowers it not, or ends in a fault of its process: of bytes.
+    torch-mlir does not lower the scalar form, or crashes on it for 8-bit integers.
     """
     import torch  # noqa: PLC0415
 
     def write(a: "Tensor | float", b: "Tensor | float", **named: Any) -> Result:  # noqa: ANN401 - as the op has it
         if not isinstance(a, torch.Tensor) or a.dtype not in kinds or not isinstance(b, int):
             return NotImplemented
-        if a.dtype is torch.bool:  # by a whole number it is one
+        if a.dtype is torch.bool:  # with an integer scalar, the result would be an integer
             return op(a, torch.full((), b)) if isinstance(b, bool) else NotImplemented
         return op(a, wrapped(b, a.dtype), **named)
 
@@ -80,7 +80,7 @@ def with_tensor(op: "Callable[..., Tensor]", *kinds: Any) -> "Callable[..., Resu
 
 
 def wrapped(number: float, kind: Any) -> "Tensor":  # noqa: ANN401 - torch.dtype
-    """A whole number as a tensor of a type, to whose bits it wraps."""
+    """Return an integer as a tensor of rank 0 of an integer type, wrapped to its range."""
     import torch  # noqa: PLC0415
 
     held = torch.iinfo(kind)
@@ -88,7 +88,7 @@ def wrapped(number: float, kind: Any) -> "Tensor":  # noqa: ANN401 - torch.dtype
 
 
 def compare_with_real(graph: "Graph") -> None:
-    """Let real numbers be compared with real ones, in place."""
+    """Convert integer scalars that float tensors are compared with to floats, in place."""
     import torch  # noqa: PLC0415
 
     kinds = ("lt", "le", "gt", "ge", "eq", "ne")

@@ -1,7 +1,7 @@
-"""PyTorch as a second oracle of exported programs: it runs the user's own program, before any op is written otherwise.
+"""PyTorch as a second oracle of exported programs: it runs the user's program before any rewrite of the importer.
 
-The first one, in float64, computes what the importer made of it: decomposed, constants folded, guards of softmaxes
-written otherwise.
+The first oracle, in float64, computes the rewritten program: decomposed, with folded constants and rewritten guards of
+softmaxes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 NARROW = ("float16", "bfloat16")
-AS_ROUNDED = 4.0  # times the error that PyTorch's own f32 makes is right too: of sums that cancel nothing else is left
+AS_ROUNDED = 4.0  # tolerance as a multiple of PyTorch's own f32 error, which is large for sums that cancel
 
 
 def run_program(program: "ExportedProgram", inputs: Sequence[Array], *, exact: bool = False) -> list[Array] | None:
-    """Results of a program as it was exported; `None` where PyTorch does not run it, or it draws.
+    """Run a program as exported; return `None` if PyTorch cannot run it, or if it is random.
 
     Args:
-        program: The program.
-        inputs: The tensors that it is called with, in order.
+        program: Program to run.
+        inputs: Input tensors, in order.
         exact: Compute in float64 instead of the program's own dtypes.
     """
     import torch  # noqa: PLC0415 - comes with an extra
@@ -41,12 +41,12 @@ def run_program(program: "ExportedProgram", inputs: Sequence[Array], *, exact: b
         with torch.no_grad():
             module = sorting_stably(program.module())
             return call_program(program, module.double() if exact else module, tensors)
-    except Exception:  # an op that this machine's build lacks, a guard on its inputs
+    except Exception:  # the build of PyTorch lacks an op, or a guard on the inputs fails
         return None
 
 
 def sorting_stably(module: Any) -> Any:  # noqa: ANN401 - a module of torch.fx
-    """A program's module, in place, that gives of equal elements the earlier one first: PyTorch gives any."""
+    """Replace the sorts of a program's module by stable ones, in place: PyTorch's order of ties is unspecified."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     aten = torch.ops.aten
@@ -65,11 +65,11 @@ def sorting_stably(module: Any) -> Any:  # noqa: ANN401 - a module of torch.fx
 
 
 def first_stably(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: ANN401 - as PyTorch has them
-    """What ``aten.topk`` gives, of equal elements the earlier one first."""
+    """Compute ``aten.topk`` with ties in the order of their indices."""
     import torch  # noqa: PLC0415 - comes with an extra
 
-    found = torch.sort(x, stable=True, dim=dim, descending=largest)
-    return tuple(each.narrow(dim, 0, k).contiguous() if x.dim() else each for each in found)  # as they may be viewed
+    ordered = torch.sort(x, stable=True, dim=dim, descending=largest)
+    return tuple(each.narrow(dim, 0, k).contiguous() if x.dim() else each for each in ordered)  # as views require
 
 
 def choosing_first(op: Any) -> Any:  # noqa: ANN401 - an op of PyTorch's that chooses elements along a dimension
@@ -88,44 +88,44 @@ def choosing_first(op: Any) -> Any:  # noqa: ANN401 - an op of PyTorch's that ch
 
 
 def arguments_by_name(node: Any) -> dict[str, Any]:  # noqa: ANN401 - a node of torch.fx
-    """Arguments of an op behind its first, by name."""
+    """Return the arguments of an op after its first, by name."""
     names = [argument.name for argument in node.target._schema.arguments]
     return {**dict(zip(names[1:], node.args[1:], strict=False)), **node.kwargs}
 
 
 def call_program(program: "ExportedProgram", module: Any, tensors: Iterable[Any]) -> list[Array]:  # noqa: ANN401
-    """Results that a program's module gives for tensors.
+    """Call a program's module and return the results that are tensors.
 
     Args:
-        program: The program.
-        module: What `ExportedProgram.module` gave.
+        program: Exported program.
+        module: Module of the program.
         tensors: Inputs, in order.
     """
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.utils._pytree import tree_leaves, tree_unflatten  # noqa: PLC0415
 
-    given = list(call_arguments(program, tensors))
-    arguments, keywords = tree_unflatten(given, program.call_spec.in_spec)
-    found = tree_leaves(module(*arguments, **keywords))
-    return [to_numpy(each.detach()) for each in found if isinstance(each, torch.Tensor)]
+    flat = list(call_arguments(program, tensors))
+    arguments, keywords = tree_unflatten(flat, program.call_spec.in_spec)
+    results = tree_leaves(module(*arguments, **keywords))
+    return [to_numpy(each.detach()) for each in results if isinstance(each, torch.Tensor)]
 
 
 def check_program(
     program: "ExportedProgram", inputs: Sequence[Array], results: Sequence[Array], weights: Mapping[str, Array]
 ) -> None:
-    """Compare the oracle's results with those of the program as it was exported.
+    """Compare the oracle's results with those of the program as exported.
 
     Args:
-        program: The program, as the file holds it.
-        inputs: The tensors that it is called with, in order.
-        results: What the oracle gives for them.
+        program: Program as exported.
+        inputs: Input tensors, in order.
+        results: Results of the oracle.
         weights: Weights of the program, by name.
 
     Raises:
         UnsupportedError: The results disagree.
     """
     theirs = run_program(program, inputs)
-    if theirs is None or len(theirs) != len(results):  # results that are no tensors are left out of one of the two
+    if theirs is None or len(theirs) != len(results):  # results that are not tensors are missing in one of the two
         return
     rounded = any(array.dtype.name in NARROW for array in (*inputs, *weights.values(), *theirs))
     for number, (ours, other) in enumerate(zip(results, theirs, strict=True)):
@@ -140,7 +140,7 @@ def check_program(
 
 
 def rounding(program: "ExportedProgram", inputs: Sequence[Array], number: int, theirs: Array) -> float:
-    """Largest error that PyTorch makes of one result by its dtype; 0 where it does not compute in float64."""
+    """Return the largest rounding error of PyTorch in one result; 0 if it cannot be computed in float64."""
     exact = run_program(program, inputs, exact=True)
     if exact is None or exact[number].shape != theirs.shape or theirs.dtype.kind != "f":
         return 0.0

@@ -1,4 +1,4 @@
-"""Layers of encoders of PyTorch's programs, written out: for inference `nn.TransformerEncoderLayer` calls one op."""
+"""Decomposition of PyTorch's fused encoder layer, the op that `nn.TransformerEncoderLayer` calls for inference."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ def encoder_layer(  # noqa: PLR0917 - as PyTorch calls it
     mask: "Tensor | None" = None,
     mask_kind: int | None = None,
 ) -> Any:  # noqa: ANN401 - a tensor
-    """What ``aten._transformer_encoder_layer_fwd`` gives of dense tensors."""
+    """Decompose ``aten._transformer_encoder_layer_fwd`` on dense tensors."""
     from torch.nn import functional  # noqa: PLC0415 - comes with an extra
 
     def first_norm(values: "Tensor") -> "Tensor":
@@ -57,13 +57,13 @@ def encoder_layer(  # noqa: PLR0917 - as PyTorch calls it
 
 
 def mixed_heads(projected: "Tensor", heads: int, mask: "Tensor | None", mask_kind: int | None) -> Any:  # noqa: ANN401
-    """Attention of queries, keys and values that lie behind one another, (batch, tokens, 3 x width).
+    """Compute attention of concatenated queries, keys and values, (batch, tokens, 3 x width).
 
     Args:
         projected: Queries, keys and values.
         heads: Number of heads.
-        mask: Mask that hides scores where it is not zero, also one of real numbers: so the op reads them.
-        mask_kind: What the mask has dimensions of.
+        mask: Mask that hides scores where it is nonzero, also if it is a float tensor, as in the op.
+        mask_kind: Dimensions of the mask: `OF_POSITIONS`, `OF_KEYS`, or all.
     """
     batch, tokens, width = projected.shape[0], projected.shape[1], projected.shape[2] // 3
     parts = projected.view(batch, tokens, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unbind()
@@ -75,7 +75,7 @@ def mixed_heads(projected: "Tensor", heads: int, mask: "Tensor | None", mask_kin
 
 
 def of_all_heads(mask: "Tensor", kind: int | None) -> Any:  # noqa: ANN401
-    """A mask beside scores (batch, heads, queries, keys)."""
+    """Broadcast a mask to scores (batch, heads, queries, keys)."""
     if kind == OF_POSITIONS:
         return mask[None, None]
     return mask[:, None, None] if kind == OF_KEYS else mask

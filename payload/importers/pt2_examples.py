@@ -1,6 +1,6 @@
-"""Whole numbers of the example that a program was exported with: what divides, or is an index, cannot be random.
+"""Integer inputs from the example that a program was exported with, for divisors and indices that cannot be random.
 
-A random divisor may be 0, and elements of a cache at random indices are written twice, in an order that nobody defines.
+A random divisor may be 0, and random indices may write an element of a cache twice, in an undefined order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 def whole_examples(
     program: "ExportedProgram", names: Sequence[str], shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Array]:
-    """Inputs of whole numbers that the program's example has, by name, unless all of one are 0.
+    """Return the integer inputs of the program's example, by name, except those that are all 0.
 
     Args:
-        program: The program, as the file holds it.
+        program: Program as exported.
         names: Names of its inputs, in order.
-        shapes: Shape of each, by name; an example of another shape is none.
+        shapes: Shapes of the inputs, by name; an example of another shape is ignored.
     """
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.utils._pytree import tree_leaves  # noqa: PLC0415
 
-    given = [each for each in tree_leaves(program.example_inputs) if isinstance(each, torch.Tensor)]
-    if len(given) != len(names):
+    tensors = [each for each in tree_leaves(program.example_inputs) if isinstance(each, torch.Tensor)]
+    if len(tensors) != len(names):
         return {}
-    found = {}
-    for name, tensor in zip(names, given, strict=True):
+    examples = {}
+    for name, tensor in zip(names, tensors, strict=True):
         whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
         if whole and tuple(tensor.shape) == tuple(shapes[name]) and bool(tensor.any()):
-            found[name] = to_numpy(tensor.detach())
-    return found
+            examples[name] = to_numpy(tensor.detach())
+    return examples

@@ -1,4 +1,4 @@
-"""``fold`` of PyTorch's programs, written out: windows are added where they lie, along one axis at a time."""
+"""Decomposition of PyTorch's ``fold``: overlapping windows are summed at their positions, one axis at a time."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ def fold(  # noqa: PLR0917 - as PyTorch calls it
     padding: "Sequence[int]",
     stride: "Sequence[int]",
 ) -> Any:  # noqa: ANN401 - a tensor
-    """What ``aten.col2im`` gives of windows in columns, (channels x kernel, positions), with or without a batch."""
+    """Decompose ``aten.col2im`` of windows in columns, (channels x kernel, positions), with or without a batch."""
     batched = x if x.dim() == 3 else x.unsqueeze(0)
     rows, columns = (
         (size[axis] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1) // stride[axis] + 1
@@ -30,17 +30,17 @@ def fold(  # noqa: PLR0917 - as PyTorch calls it
 
 
 def added_along(windows: "Tensor", size: int, dilation: int, padding: int, stride: int) -> "Tensor":
-    """A row of windows, (.., kernel, positions), added where they lie.
+    """Sum windows along an axis, (.., kernel, positions), at their positions.
 
     Args:
-        windows: The windows.
-        size: Elements of the row.
-        dilation: Distance from one element of a window to the next.
-        padding: Elements before the row that the first window begins.
-        stride: Distance from one window to the next.
+        windows: Windows to sum.
+        size: Size of the axis.
+        dilation: Distance between consecutive elements of a window.
+        padding: Number of elements by which the first window starts before the axis.
+        stride: Distance between consecutive windows.
     """
     kernel, positions = windows.shape[-2:]
-    if kernel == stride and dilation == 1 and padding == 0 and size == kernel * positions:  # no window meets another
+    if kernel == stride and dilation == 1 and padding == 0 and size == kernel * positions:  # windows do not overlap
         return windows.transpose(-2, -1).flatten(-2)
     spread = windows if stride == 1 else padded(windows.unsqueeze(-1), 0, stride - 1).flatten(-2)
     row = None
@@ -52,7 +52,7 @@ def added_along(windows: "Tensor", size: int, dilation: int, padding: int, strid
 
 
 def padded(values: "Tensor", before: int, behind: int) -> Any:  # noqa: ANN401
-    """A tensor with zeros before and behind its last axis; what lies below no zeros is cut off."""
+    """Pad the last axis of a tensor with zeros; negative amounts crop it."""
     from torch.nn import functional  # noqa: PLC0415 - comes with an extra
 
     return functional.pad(values, (before, behind))

@@ -1,4 +1,4 @@
-"""Functions of PyTorch's programs, written out: torch-mlir takes others instead."""
+"""Decompositions of PyTorch functions that torch-mlir lowers to different ones."""
 
 from math import inf, pi, sqrt
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ FAR = 5.0  # from where on it is that of the tail
 
 
 def gelu(x: "Tensor", *, approximate: str = "none") -> Any:  # noqa: ANN401 - a tensor, or `NotImplemented`
-    """What ``aten.gelu`` gives, where it is approximated by tanh; else it is left to the converter."""
+    """Decompose the tanh approximation of ``aten.gelu``; the exact form is left to the converter."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     if approximate != "tanh":
@@ -31,9 +31,10 @@ def gelu(x: "Tensor", *, approximate: str = "none") -> Any:  # noqa: ANN401 - a 
 
 
 def power(x: "Tensor", exponent: float) -> Any:  # noqa: ANN401
-    """What ``aten.pow`` gives for a half: a root, which of minus infinity is NaN, a power is not.
+    """Decompose ``aten.pow`` with exponents of one half to roots, which are NaN for minus infinity as in PyTorch.
 
-    Of whole numbers by one: products, which wrap around as theirs do; by a real number: of real numbers.
+    A power of integers with an integer exponent becomes products, which wrap around as in PyTorch; with a float
+    exponent, the base is converted to float.
     """
     import torch  # noqa: PLC0415
 
@@ -47,20 +48,20 @@ def power(x: "Tensor", exponent: float) -> Any:  # noqa: ANN401
 
 
 def whole_power(x: "Tensor", exponent: float) -> "Tensor":
-    """A power of whole numbers by squares: of ``x``, ``x**2``, ``x**4``, .. those that the exponent's bits say."""
+    """Compute a power of integers by repeated squaring."""
     import torch  # noqa: PLC0415
 
-    found, square, bits = None, x, int(exponent)
+    result, square, bits = None, x, int(exponent)
     while bits:
         if bits & 1:
-            found = square if found is None else found * square
+            result = square if result is None else result * square
         bits >>= 1
         square = square * square if bits else square
-    return torch.ones_like(x) if found is None else found.clone() if found is x else found
+    return torch.ones_like(x) if result is None else result.clone() if result is x else result
 
 
 def inverse_of_erf(x: "Tensor") -> "Tensor":
-    """What ``aten.erfinv`` gives, of f32 within 3e-7 of it: infinity at 1, NaN beyond."""
+    """Compute ``aten.erfinv``, in f32 with a relative error of 3e-7: infinity at 1, NaN beyond."""
     import torch  # noqa: PLC0415
 
     x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
@@ -70,16 +71,16 @@ def inverse_of_erf(x: "Tensor") -> "Tensor":
 
 
 def horner(x: "Tensor", coefficients: "Sequence[float]") -> "Tensor":
-    """A polynomial, from the highest power."""
+    """Evaluate a polynomial, the coefficient of the highest power first."""
     first, second, *others = coefficients
-    found = x * first + second
-    for each in others:
-        found = found * x + each
-    return found
+    result = x * first + second
+    for coefficient in others:
+        result = result * x + coefficient
+    return result
 
 
 def has_sign(x: "Tensor") -> "Tensor":
-    """What ``aten.signbit`` gives, of zeros too; of NaN false."""
+    """Compute ``aten.signbit``, also of zeros; false for NaN."""
     import torch  # noqa: PLC0415
 
     if not x.is_floating_point():

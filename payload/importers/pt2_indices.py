@@ -26,8 +26,8 @@ def topk(x: "Tensor", k: int, dim: int = -1, largest: bool = True, sorted: bool 
 
 def sort(x: "Tensor", dim: int = -1, descending: bool = False) -> Result:
     """Decompose ``aten.sort``; the sort is stable."""
-    found = first_ranks(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
-    return found if found is NotImplemented else tuple(lying_as(each, x) for each in found)
+    results = first_ranks(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
+    return results if results is NotImplemented else tuple(lying_as(each, x) for each in results)
 
 
 def sort_stably(x: "Tensor", *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Result:
@@ -103,11 +103,11 @@ def scatter_reduce(
         return NotImplemented
     low, high = limits(x)
     start = x if include_self else torch.where(count > 0, {"amax": low, "amin": high, "prod": 1}.get(reduce, 0), x)
-    found = put(start, dim, index, src, "sum" if reduce == "mean" else reduce)
+    reduced = put(start, dim, index, src, "sum" if reduce == "mean" else reduce)
     if reduce != "mean":
-        return found
+        return reduced
     count = (count + 1 if include_self else count.clamp(min=1)).to(x.dtype)
-    return found / count if x.is_floating_point() else torch.div(found, count, rounding_mode="floor")
+    return reduced / count if x.is_floating_point() else torch.div(reduced, count, rounding_mode="floor")
 
 
 def index_reduce(
@@ -160,27 +160,27 @@ def index_put(
     """
     import torch  # noqa: PLC0415
 
-    given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    if len(given) == 1 and given[0][1].dtype == torch.bool:
-        return lying_as(mask_put(x, *given[0], values, accumulate=accumulate), x)
-    first, last = given[0][0], given[-1][0]
-    given_indices = [index for _, index in given]
+    indexed_dims = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(indexed_dims) == 1 and indexed_dims[0][1].dtype == torch.bool:
+        return lying_as(mask_put(x, *indexed_dims[0], values, accumulate=accumulate), x)
+    first, last = indexed_dims[0][0], indexed_dims[-1][0]
+    given_indices = [index for _, index in indexed_dims]
     if any(each.dtype.is_floating_point or each.element_size() == 1 for each in given_indices):
         return NotImplemented
     if not x.numel():
         return NotImplemented
-    if last - first + 1 != len(given):
-        order = sorted(range(x.dim()), key=lambda dim: (dim not in dict(given), dim))
-        found = index_put(x.permute(order), given_indices, values, accumulate)
-        return found if found is NotImplemented else found.permute([order.index(dim) for dim in range(x.dim())])
+    if last - first + 1 != len(indexed_dims):
+        order = sorted(range(x.dim()), key=lambda dim: (dim not in dict(indexed_dims), dim))
+        result = index_put(x.permute(order), given_indices, values, accumulate)
+        return result if result is NotImplemented else result.permute([order.index(dim) for dim in range(x.dim())])
     before, indexed, behind = x.shape[:first], x.shape[first : last + 1], x.shape[last + 1 :]
     flat_index = torch.zeros((), dtype=torch.int64)
     for size, index in zip(indexed, given_indices, strict=True):
         flat_index = flat_index * size + torch.where(index < 0, index + size, index)
     whole = values.expand(*before, *flat_index.shape, *behind).reshape(*before, flat_index.numel(), *behind)
     rows = x.reshape(*before, prod(indexed), *behind)
-    found = put(rows, first, along(flat_index, first, whole), whole, "sum" if accumulate else "")
-    return found if found is NotImplemented else lying_as(found.reshape(x.shape), x)
+    result = put(rows, first, along(flat_index, first, whole), whole, "sum" if accumulate else "")
+    return result if result is NotImplemented else lying_as(result.reshape(x.shape), x)
 
 
 def mask_put(x: "Tensor", dim: int, mask: "Tensor", values: "Tensor", *, accumulate: bool) -> Result:

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch's programs that are joined with some that have no elements: no program has tensors of none."""
+"""Decomposition of concatenations with empty tensors, which payloads do not support."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ Result = Any  # a tensor, or `NotImplemented`: the op is left to the converter
 
 
 def joined_of_some(tensors: "Sequence[Tensor]", dim: int = 0) -> Result:
-    """What ``aten.cat`` gives of the tensors that have elements: a cache has none before its first token."""
+    """Decompose ``aten.cat`` to one of the non-empty tensors: a cache is empty before its first token."""
     import torch  # noqa: PLC0415 - comes with an extra
     from torch._prims_common import suggest_memory_format  # noqa: PLC0415
 

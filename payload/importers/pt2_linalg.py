@@ -1,4 +1,4 @@
-"""The linalg of exported programs, by torch-mlir; which op it refuses is told by lowering each alone."""
+"""Lowering of exported programs to linalg by torch-mlir; a failing op is found by lowering each node alone."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ ENTRY = "main"
 
 
 def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
-    """The text of a graph.
+    """Lower a graph to linalg.
 
     Args:
-        graph: The graph.
-        held: Values of its placeholders that are constants, by their positions; parameters may change.
+        graph: Graph to lower.
+        held: Values of placeholders that are constants, by position; parameters are not constants.
 
     Raises:
-        UnsupportedError: torch-mlir does not know an op; the error names the node, where one alone is refused.
+        UnsupportedError: torch-mlir does not support an op; the message names the node, if one fails alone.
     """
     nodes = name_locations(graph)
     try:
@@ -52,7 +52,7 @@ def refusals_in(nodes: "Iterable[Node]") -> "dict[Node, str]":
 
 
 def refusal_of(node: "Node") -> str:
-    """Why a node cannot be lowered as a graph of one node; empty where it can be."""
+    """Return why a node cannot be lowered as a graph of one node; empty if it can."""
     from torch.fx import Graph  # noqa: PLC0415 - comes with an extra
 
     graph, copies = Graph(), dict["Node", "Node"]()
@@ -70,10 +70,10 @@ def refusal_of(node: "Node") -> str:
 
 
 def text_of(graph: "Graph", held: Mapping[int, Array]) -> str:
-    """The text of a graph whose nodes have names of locations.
+    """Lower a graph whose nodes have location names.
 
     Raises:
-        UnsupportedError: torch-mlir does not know an op; the error has its location, where torch-mlir says it.
+        UnsupportedError: torch-mlir does not support an op; the error has its location, if torch-mlir reports it.
     """
     from torch_mlir.dialects import torch as dialect  # noqa: PLC0415
     from torch_mlir.extras.fx_importer import FxImporter  # noqa: PLC0415

@@ -1,15 +1,15 @@
-"""Which node of the user's program an op comes from: its name, its op, and the module that it is in."""
+"""Tracking of the user's node that an op originates from: its name, its op, and its module."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-LOCATION_PREFIX = "node "  # what names of locations in torch-mlir begin with
+LOCATION_PREFIX = "node "  # prefix of the location names passed to torch-mlir
 
 
 def describe(node: "Node") -> str:
-    """A node as the user knows it: ``node linear (aten.linear.default) in layers.0.mlp``."""
+    """Describe a node in the user's terms: ``node linear (aten.linear.default) in layers.0.mlp``."""
     name, op = node.name, str(node.target)
     source: Any = next(iter(node.meta.get("from_node") or ()), None)
     while source is not None:
@@ -21,17 +21,17 @@ def describe(node: "Node") -> str:
 
 
 def name_locations(graph: "Graph") -> "dict[str, Node]":
-    """Let torch-mlir's errors tell of which node they are, in place; the nodes by what they tell."""
-    found = {}
+    """Set location names of nodes for torch-mlir's errors, in place; return the nodes by location name."""
+    nodes = {}
     for number, node in enumerate(graph.nodes):
         location = f"{LOCATION_PREFIX}{number}"
         node.meta["stack_trace"] = f'File "{location}", line {number}, in forward'
-        found[location] = node
-    return found
+        nodes[location] = node
+    return nodes
 
 
 def drop_settings(graph: "Graph") -> None:
-    """Take arguments out of a program that are no tensors, in place: export made constants of their values."""
+    """Remove non-tensor placeholders, in place: export specialized the program to their values."""
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.fx.node import map_arg  # noqa: PLC0415
 

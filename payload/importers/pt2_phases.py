@@ -1,4 +1,4 @@
-"""Transposed convolutions of exported programs, written as dense ones, as `payload.importers.onnx_phases` does."""
+"""Rewrite of transposed convolutions of exported programs to dense ones, as in `payload.importers.onnx_phases`."""
 
 from collections.abc import Sequence
 from math import prod
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
 FLOATS = tuple(DTYPES[name] for name in ("f32", "f16", "bf16"))
-TRANSPOSED = 6  # its position among the arguments of a convolution
+TRANSPOSED = 6  # argument number of `transposed` in aten.convolution
 
 
 def write_phases(graph: "Graph", weights: dict[str, Array]) -> None:
-    """Write transposed convolutions by weights as dense ones, in place; unused weights are removed.
+    """Rewrite transposed convolutions by weights as dense ones, in place; unused weights are removed.
 
     Args:
-        graph: Graph of a program, whose sizes are fixed.
+        graph: Graph of a program with static sizes.
         weights: Arrays of placeholders that are weights, by name.
     """
     for node in list(graph.nodes):
@@ -33,7 +33,7 @@ def write_phases(graph: "Graph", weights: dict[str, Array]) -> None:
 
 
 def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None:
-    """Write one as a dense convolution, where that may be."""
+    """Rewrite a transposed convolution as a dense one, if possible."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     x, kernel, bias, strides, pads, dilations, _, added, groups = node.args
@@ -42,8 +42,8 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
         return
     rank, given = held.ndim - 2, list(x.meta["val"].shape)[2:]
     steps, cut, more = (list(each) * (rank // len(each)) for each in (strides, pads, added))
-    found = [phases_of(given[d], held.shape[2 + d], steps[d], (cut[d], cut[d]), more[d]) for d in range(rank)]
-    axes = [each for each in found if each is not None]
+    phases = [phases_of(given[d], held.shape[2 + d], steps[d], (cut[d], cut[d]), more[d]) for d in range(rank)]
+    axes = [each for each in phases if each is not None]
     if len(axes) < rank:
         return
     writer, dense = ProgramWriter(graph, node), []
@@ -66,23 +66,23 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
 
 
 class ProgramWriter:
-    """Writes nodes before another, which they replace.
+    """Writer of nodes that replace a node.
 
     Args:
         graph: Graph that nodes are added to.
-        node: Node that is replaced; new ones have its origin.
+        node: Node to replace, before which nodes are inserted; they inherit its origin.
     """
 
     def __init__(self, graph: "Graph", node: "Node") -> None:
         self._graph, self._node = graph, node
 
     def add(self, op: Any, shape: Sequence[int], *arguments: object) -> "Node":  # noqa: ANN401 - an op of PyTorch
-        """A call of an op, which gives a tensor of a shape."""
+        """Add a call of an op whose result has the given shape."""
         with self._graph.inserting_before(self._node):
             return self._described(self._graph.call_function(op, arguments), shape)
 
     def weight(self, name: str, array: Array, weights: dict[str, Array]) -> "Node":
-        """A placeholder for an array, which is added to the weights."""
+        """Add a placeholder for an array, and the array to the weights."""
         last = [each for each in self._graph.nodes if each.op == "placeholder"][-1]
         with self._graph.inserting_after(last):
             node = self._graph.placeholder(name)
@@ -103,7 +103,7 @@ def convolution(  # noqa: PLR0917 - each is of another kind
     sizes: list[int],
     groups: int,
 ) -> "Node":
-    """A dense convolution with steps of one."""
+    """Add a dense convolution with unit strides."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     aten, rank = torch.ops.aten, len(sizes)
@@ -118,28 +118,28 @@ def convolution(  # noqa: PLR0917 - each is of another kind
 
 
 def spread(writer: ProgramWriter, dense: "list[Node]", axes: Sequence[Phases]) -> "Node":
-    """The channels of dense convolutions spread over the positions of a group, and what is too much cut off."""
+    """Interleave the channels of dense convolutions into the positions of a group, and crop the excess."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     aten, rank, phases = torch.ops.aten, len(axes), [axis.read for axis in axes]
     is_joined, result = len(dense) > 1, dense[0]
     n, channels, *sizes = result.meta["val"].shape
     if prod(axis.stride for axis in axes) > 1:
-        made = channels if is_joined else channels // prod(phases)
+        filters = channels if is_joined else channels // prod(phases)
         if is_joined:
             result = writer.add(aten.cat.default, [n, channels * len(dense), *sizes], dense, 1)
-        apart = [n, *((*phases, made) if is_joined else (made, *phases)), *sizes]
+        apart = [n, *((*phases, filters) if is_joined else (filters, *phases)), *sizes]
         order = spread_order(rank, is_joined=is_joined)
         result = writer.add(aten.view.default, apart, result, apart)
         shape = [apart[d] for d in order]
         result = writer.add(aten.permute.default, shape, result, order)
         if phases != [axis.stride for axis in axes]:
             behind = [size for axis in reversed(axes) for size in (0, axis.stride - axis.read, 0, 0)]
-            shape = [n, made, *(size for axis in axes for size in (axis.groups, axis.stride))]
+            shape = [n, filters, *(size for axis in axes for size in (axis.groups, axis.stride))]
             result = writer.add(aten.constant_pad_nd.default, shape, result, behind, 0.0)
         sizes = [axis.groups * axis.stride for axis in axes]
-        channels = made
-        result = writer.add(aten.reshape.default, [n, made, *sizes], result, [n, made, *sizes])
+        channels = filters
+        result = writer.add(aten.reshape.default, [n, filters, *sizes], result, [n, filters, *sizes])
     for d, axis in enumerate(axes):
         if sizes[d] != axis.size:
             sizes[d] = axis.size

@@ -1,8 +1,8 @@
-"""Adaptive pools of the largest element, whose windows differ where sizes do not divide: torch-mlir takes all as one.
+"""Decomposition of adaptive max pooling with windows of different sizes, which torch-mlir lowers as if they were equal.
 
     y[i] = max of x[i * n // m], .., x[ceil((i + 1) * n / m) - 1],  n elements, m windows
 
-Here every window has elements of its own.
+Here every window is gathered by indices of its own.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ Result = Any  # two tensors, or `NotImplemented`: the op is left to the converte
 
 
 def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
-    """What ``aten.adaptive_max_pool2d`` and ``3d`` give: the largest elements, and where they are in their plane.
+    """Decompose ``aten.adaptive_max_pool2d`` and ``3d``: the maxima, and their indices in the plane.
 
-    Every window is read as one of the largest size, its last element again where it has fewer.
+    Every window is extended to the largest size by repeating its last element.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 

@@ -1,4 +1,4 @@
-"""LSTM layers of PyTorch's programs, written out step by step: PyTorch has them as one op, in float32 alone."""
+"""Decomposition of PyTorch's LSTM layers, a single op that supports float32 only, to unrolled steps."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ from payload.importers.onnx_recurrent import MOST_STEPS
 if TYPE_CHECKING:
     from torch import Tensor
 
-LSTM = 2  # its number among the kinds of layers, in oneDNN
+LSTM = 2  # oneDNN's number of the layer type
 
 
 def recurrent_layer(  # noqa: PLR0917 - as PyTorch calls it
@@ -27,7 +27,7 @@ def recurrent_layer(  # noqa: PLR0917 - as PyTorch calls it
     has_biases: bool,
     *others: Any,  # noqa: ANN401 - whether it has two directions, lies batch first, or is for training
 ) -> Any:  # noqa: ANN401 - tensors, or `NotImplemented`: the op is left to the converter
-    """What ``aten.mkldnn_rnn_layer`` gives of one direction of an LSTM: outputs, the last state and cell, no memory."""
+    """Decompose ``aten.mkldnn_rnn_layer`` of a unidirectional LSTM: outputs, last state and cell, no workspace."""
     import torch  # noqa: PLC0415 - comes with an extra
     from torch._decomp.decompositions import one_layer_lstm  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Partial sums and products of PyTorch's programs, in the type that they are wanted in."""
+"""Decompositions of cumulative sums and products that convert to the result's dtype first."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,21 +7,21 @@ if TYPE_CHECKING:
 
 
 def sum_along(x: "Tensor", dim: int, dtype: Any = None) -> Any:  # noqa: ANN401 - torch.dtype; a tensor, or `NotImplemented`
-    """What ``aten.cumsum`` gives, of a tensor that has its type already; `payload.importers.scan_loops` writes that."""
+    """Decompose ``aten.cumsum`` to one in its result's dtype, which `payload.importers.scan_loops` lowers."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     return scan(torch.ops.aten.cumsum.default, x, dim, dtype)
 
 
 def multiply_along(x: "Tensor", dim: int, dtype: Any = None) -> Any:  # noqa: ANN401
-    """What ``aten.cumprod`` gives, likewise."""
+    """Decompose ``aten.cumprod``, likewise."""
     import torch  # noqa: PLC0415
 
     return scan(torch.ops.aten.cumprod.default, x, dim, dtype)
 
 
 def scan(op: Any, x: "Tensor", dim: int, dtype: Any) -> Any:  # noqa: ANN401
-    """A scan in a dtype; whole numbers and booleans are counted in 64 bits."""
+    """Apply a scan in a dtype; integers and booleans are accumulated in 64 bits."""
     import torch  # noqa: PLC0415
 
     wanted = dtype or (torch.int64 if not x.dtype.is_floating_point else x.dtype)

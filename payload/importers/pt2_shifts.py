@@ -1,9 +1,9 @@
-"""Shifts of whole numbers by any count, as PyTorch has them: MLIR has none below 0, or as large as there are bits.
+"""Shifts of integers with PyTorch's semantics for any amount: in MLIR, amounts outside ``[0, bits)`` are poison.
 
     x << n   0 where n < 0 or n >= bits
     x >> n   x >> (bits - 1) there, of numbers with a sign: 0 or -1
 
-Counts that are known are changed when a program is imported, others in each call.
+Constant amounts are adjusted at import, others at run time.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,10 @@ RIGHTWARDS = ("__rshift__", "bitwise_right_shift")
 
 
 def guard_shifts(graph: "Graph") -> None:
-    """Let shifts be by counts that there are, in place.
+    """Guard shifts against amounts out of range, in place.
 
     Args:
-        graph: Graph of a program, whose sizes are fixed.
+        graph: Graph of a program with static sizes.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 
@@ -40,18 +40,18 @@ def guard_shifts(graph: "Graph") -> None:
 
 
 def shift(graph: "Graph", value: "Node", count: "Node | int", *, is_left: bool) -> "Node":
-    """A shift by any count.
+    """Add a shift by any amount.
 
     Args:
-        graph: The graph, at its insertion point.
-        value: What is shifted: whole numbers.
-        count: Bits that it is shifted by: a number, or a tensor of the same type.
-        is_left: Whether it is shifted to the left.
+        graph: Graph, at its insertion point.
+        value: Integer tensor to shift.
+        count: Amount: an int, or a tensor of the same type.
+        is_left: Whether to shift left.
     """
     import torch  # noqa: PLC0415
 
     aten, held = torch.ops.aten, torch.iinfo(value.meta["val"].dtype)
-    last = held.bits - (held.min < 0)  # by which nothing is left but the sign
+    last = held.bits - (held.min < 0)  # a right shift by this leaves the sign bits only
     if isinstance(count, int):
         is_inside = 0 <= count < held.bits
         if is_left and not is_inside:
@@ -73,7 +73,7 @@ def shift(graph: "Graph", value: "Node", count: "Node | int", *, is_left: bool) 
 
 
 def in_type_of(graph: "Graph", operand: "Node | int", node: "Node") -> "Node | int":
-    """An operand in the type of what a node gives; a number that is shifted as a tensor of rank 0."""
+    """Convert an operand to the result type of a node; a scalar that is shifted becomes a tensor of rank 0."""
     wanted = node.meta["val"].dtype
     if isinstance(operand, int):
         return number_like(graph, node, operand) if operand is node.args[0] else operand
@@ -81,18 +81,18 @@ def in_type_of(graph: "Graph", operand: "Node | int", node: "Node") -> "Node | i
 
 
 def number_like(graph: "Graph", node: "Node", number: int, shape: "Sequence[int]" = ()) -> "Node":
-    """A tensor of one whole number, of the type of what a node gives."""
+    """Add a tensor filled with an integer, of the result type of a node."""
     import torch  # noqa: PLC0415
 
     like = node.meta["val"]
     kind = {"dtype": like.dtype, "device": like.device}
-    made = graph.call_function(torch.ops.aten.full.default, (list(shape), number), kind)
-    describe_anew(made, like.new_full(tuple(shape), number))
-    return made
+    result = graph.call_function(torch.ops.aten.full.default, (list(shape), number), kind)
+    describe_anew(result, like.new_full(tuple(shape), number))
+    return result
 
 
 def call(graph: "Graph", op: Any, *operands: Any) -> "Node":  # noqa: ANN401 - as the op has them
-    """A call of an op that gives one tensor."""
-    made = graph.call_function(op, operands)
-    describe_anew(made, value_of(made))
-    return made
+    """Add a call of an op with one result."""
+    result = graph.call_function(op, operands)
+    describe_anew(result, value_of(result))
+    return result

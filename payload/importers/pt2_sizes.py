@@ -1,7 +1,7 @@
-"""Open sizes of exported programs: what they are called, between what they may lie, and the program at fixed ones.
+"""Dynamic sizes of exported programs: their names and ranges, and specialization of a program to static sizes.
 
-Names that a user gave them are lost in the file, so each is called after the first input that has it: ``ids.1`` is
-dimension 1 of ``ids``.
+The file does not keep the names that the user gave them, so each is named after the first input that has it: ``ids.1``
+is dimension 1 of ``ids``.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Graph
 
-MOST = 1 << 31  # where the program says no upper end
+MOST = 1 << 31  # default upper bound of a dynamic size
 
 
 @dataclass(frozen=True)
 class OpenSize:
-    """A size that a program leaves open.
+    """A dynamic size of a program.
 
     Attributes:
-        name: What it is called.
-        low: Least size that the program was exported for.
-        high: Largest such size.
+        name: Name of the size.
+        low: Minimum size that the program was exported for.
+        high: Maximum size that the program was exported for.
     """
 
     name: str
@@ -36,7 +36,7 @@ class OpenSize:
 
 
 def tensors_of(program: "ExportedProgram") -> "dict[str, Tensor]":
-    """Inputs of a program that are tensors, without elements, by name in order."""
+    """Return the inputs of a program that are tensors, as fake tensors without data, by name in order."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     asked = set(program.graph_signature.user_inputs)
@@ -45,16 +45,16 @@ def tensors_of(program: "ExportedProgram") -> "dict[str, Tensor]":
 
 
 def open_sizes(program: "ExportedProgram") -> dict[Any, OpenSize]:
-    """Sizes that a program leaves open, by symbol, in the order of its inputs.
+    """Return the dynamic sizes of a program by symbol, in the order of its inputs.
 
     Raises:
         UnsupportedError: A size is computed from others.
     """
-    found: dict[Any, OpenSize] = {}
+    sizes: dict[Any, OpenSize] = {}
     for name, tensor in tensors_of(program).items():
         for axis, size in enumerate(tensor.shape):
             symbol = symbol_of(size)
-            if symbol is None or symbol in found:
+            if symbol is None or symbol in sizes:
                 continue
             if symbol not in program.range_constraints:
                 raise UnsupportedError(
@@ -62,21 +62,21 @@ def open_sizes(program: "ExportedProgram") -> dict[Any, OpenSize]:
                 )
             ends = program.range_constraints[symbol]
             high = int(ends.upper) if ends.upper.is_Integer else MOST
-            found[symbol] = OpenSize(f"{name}.{axis}", max(1, int(ends.lower)), high)
-    return found
+            sizes[symbol] = OpenSize(f"{name}.{axis}", max(1, int(ends.lower)), high)
+    return sizes
 
 
 def symbol_of(size: Any) -> Any:  # noqa: ANN401 - an int or one of PyTorch's, a symbol of SymPy
-    """Symbol of a size; `None` where it is fixed."""
+    """Return the symbol of a dynamic size; `None` for a static one."""
     return None if isinstance(size, int) else size.node.expr
 
 
 def at_sizes(program: "ExportedProgram", sizes: Mapping[str, int]) -> "ExportedProgram":
-    """A program exported again, at fixed sizes.
+    """Specialize a program to static sizes by exporting it again.
 
     Args:
-        program: The program.
-        sizes: Size of each dimension that it leaves open, by its name.
+        program: Program to specialize.
+        sizes: Sizes by the names of the dynamic sizes.
 
     Raises:
         UnsupportedError: A name is unknown, a size is missing or out of the range that the program was exported for.
@@ -96,7 +96,7 @@ def at_sizes(program: "ExportedProgram", sizes: Mapping[str, int]) -> "ExportedP
     given, named = tree_unflatten(list(call_arguments(program, examples)), program.call_spec.in_spec)
     try:
         return torch.export.export(program.module(), given, named)
-    except Exception as error:  # whatever PyTorch raises where a size breaks what the program asks for
+    except Exception as error:  # PyTorch raises various types if a size violates a guard of the program
         message = " ".join(str(error).split())[:200]
         at = ", ".join(f"{name}={size}" for name, size in sizes.items())
         raise UnsupportedError(
@@ -105,7 +105,7 @@ def at_sizes(program: "ExportedProgram", sizes: Mapping[str, int]) -> "ExportedP
 
 
 def check_sizes(known: tuple[OpenSize, ...], sizes: Mapping[str, int]) -> None:
-    """Refuse sizes of other dimensions than those that are open, or out of their ranges.
+    """Raise unless sizes are given for exactly the dynamic sizes, in their ranges.
 
     Raises:
         UnsupportedError: A name is unknown, a size is missing or out of range.
@@ -128,18 +128,16 @@ def check_sizes(known: tuple[OpenSize, ...], sizes: Mapping[str, int]) -> None:
 
 
 def check_counted(graph: "Graph") -> None:
-    """Refuse a graph at fixed sizes in which an op gives as many elements as its operands' elements say.
-
-    torch-mlir would lower some such ops without an end.
+    """Raise if the shape of a result depends on data, for which torch-mlir may hang.
 
     Raises:
-        UnsupportedError: An op does so, such as `x[mask]`; the error names it.
+        UnsupportedError: An op has a data-dependent shape, such as `x[mask]`; the message names it.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 
     for node in graph.nodes:
         value = node.meta.get("val")
-        found = value if isinstance(value, tuple | list) else (value,)
-        sizes = [size for each in found if isinstance(each, torch.Tensor) for size in each.shape]
+        results = value if isinstance(value, tuple | list) else (value,)
+        sizes = [size for each in results if isinstance(each, torch.Tensor) for size in each.shape]
         if not all(isinstance(size, int) for size in sizes):
             raise cannot_lower(describe(node), "the size of what it gives depends on the elements that it reads")

@@ -1,9 +1,10 @@
-"""Softmaxes that PyTorch guards against rows that are hidden whole, written so that such rows are zero by themselves.
+"""Rewrite of PyTorch's guarded softmax, which handles fully masked rows, to a form that needs no guard.
 
 where(all(x == -inf), 0, softmax(x))   ->   m = max(max(x), lowest);  e = exp(x - m);  e / (sum(e) + tiny)
 
-Under a finite maximum each e of a row of -inf is 0, and so is the quotient. Any other row has an e of 1, beside which
-the smallest normal number is nothing. A maximum and a sum that start from these numbers take no pass more than others.
+With a finite maximum, every e of a row of -inf is 0, and so is the quotient. Any other row has an e of 1, to which
+adding the smallest normal number changes nothing. The clamp and the addition fold into the start values of the maximum
+and the sum, so that no additional pass is needed.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,15 @@ import numpy as np
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-ALL = (("all", "eq"), ("logical_not", "any", "logical_not", "eq"))  # from where's condition back to what is compared
-KINDS = ("torch.float32", "torch.float64")  # narrower ones are computed in another type
+ALL = (("all", "eq"), ("logical_not", "any", "logical_not", "eq"))  # ops from where's condition to the comparison
+KINDS = ("torch.float32", "torch.float64")  # narrower types are computed in a wider one
 
 
 def write_guards(graph: "Graph") -> None:
-    """Write guarded softmaxes by ops that need no guard, in place.
+    """Rewrite guarded softmaxes to ops that need no guard, in place.
 
     Args:
-        graph: The program, constants folded.
+        graph: Graph of a program with folded constants.
     """
     for node in list(graph.nodes):
         if is_guarded(node):
@@ -31,13 +32,13 @@ def write_guards(graph: "Graph") -> None:
 
 
 def name_of(node: Any) -> str:  # noqa: ANN401 - an argument of a node
-    """Name of a node's op, without overload; empty for what computes nothing."""
+    """Return the name of a node's op without its overload; empty if the node is not a call."""
     called = getattr(node, "op", "") == "call_function"
     return getattr(node.target, "__name__", "").partition(".")[0] if called else ""
 
 
 def is_guarded(node: "Node") -> bool:
-    """Return whether a node is a softmax, and 0 in rows that are -inf all over."""
+    """Return whether a node is a softmax that is replaced by 0 in rows that are all -inf."""
     if name_of(node) != "where" or name_of(node.args[2]) != "_softmax" or not is_zero(node.args[1]):
         return False
     (guarded, dim, widened), rank = node.args[2].args, node.meta["val"].dim()
@@ -59,9 +60,9 @@ def is_zero(node: Any) -> bool:  # noqa: ANN401
 
 
 def write_softmax(graph: "Graph", softmax: "Node") -> "Node":
-    """A softmax that is 0 in rows that are -inf all over, before the node at hand; the maximum and sum come first.
+    """Add a softmax that is 0 in rows that are all -inf, at the insertion point.
 
-    The numbers are next to the reductions that are to start from them.
+    The clamp and the addition directly follow their reductions, so that they can be folded into them.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 
@@ -80,5 +81,5 @@ def write_softmax(graph: "Graph", softmax: "Node") -> "Node":
 
 
 def rank_of(node: "Node") -> int:
-    """Dimensions of what a node gives."""
+    """Return the rank of a node's result."""
     return int(node.meta["val"].dim())

@@ -1,9 +1,9 @@
-"""Bytes without a sign in PyTorch's programs, computed in 32 bits: torch-mlir takes some of them for signed ones.
+"""Widening of u8 tensors in PyTorch's programs to i32, because some lowerings of torch-mlir treat them as signed.
 
     u / 3, u > 200, u.sum(), u % 3     of the bits of u as a signed byte: 200 is -56
     int(u) / 3, int(u) > 200, ..       what PyTorch gives; sums and products are cut to a byte, as they wrap around
 
-Copies, and indices that are bytes, which are masks, stay as they are. Inputs are of int32, as results are.
+Copies, and u8 index tensors, which are masks, are left unchanged. Inputs and results become int32.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from payload.programs import is_byte
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-LEFT = ("_to_copy", "index", "_unsafe_index", "index_put", "_unsafe_index_put")  # bytes may be masks there
+LEFT = ("_to_copy", "index", "_unsafe_index", "index_put", "_unsafe_index_put")  # ops where u8 may be a mask
 
 
 def widen_bytes(graph: "Graph", inputs: "Sequence[Node]") -> None:
-    """Let ops that read bytes without a sign read them in 32 bits, in place; inputs and results that are such do, too.
+    """Widen the u8 operands of ops, and u8 inputs and results, to int32, in place.
 
     Args:
-        graph: Graph of a program, whose sizes are fixed.
-        inputs: Placeholders of it that are no weights.
+        graph: Graph of a program with static sizes.
+        inputs: Placeholders that are not weights.
     """
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.fx.node import map_arg  # noqa: PLC0415
@@ -36,14 +36,14 @@ def widen_bytes(graph: "Graph", inputs: "Sequence[Node]") -> None:
             if read:
                 read_wide(graph, node, read)
     output = graph.output_node()
-    given = [each for each in output.all_input_nodes if is_byte(each)]
+    narrow = [each for each in output.all_input_nodes if is_byte(each)]
     with graph.inserting_before(output):
-        wide = {each: cast(graph, each, torch.int32) for each in given}
+        wide = {each: cast(graph, each, torch.int32) for each in narrow}
     output.args = map_arg(output.args, lambda each: wide.get(each, each))
 
 
 def widen_input(graph: "Graph", node: "Node") -> None:
-    """Let an input be of int32, and what reads it read the bytes that are in it."""
+    """Change an input to int32, and insert a cast to u8 for its users."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     describe_anew(node, node.meta["val"].to(torch.int32))
@@ -53,7 +53,7 @@ def widen_input(graph: "Graph", node: "Node") -> None:
 
 
 def read_wide(graph: "Graph", node: "Node", read: "list[Node]") -> None:
-    """Let one op read some of its operands in 32 bits; what it gives has the type that it had."""
+    """Cast u8 operands of an op to int32, and its results back to their types."""
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.fx.node import map_arg  # noqa: PLC0415
 
@@ -74,23 +74,23 @@ def read_wide(graph: "Graph", node: "Node", read: "list[Node]") -> None:
 
 
 def cast(graph: "Graph", node: "Node", kind: Any) -> "Node":  # noqa: ANN401 - torch.dtype
-    """A node's elements in another type."""
+    """Add a cast of a node."""
     import torch  # noqa: PLC0415
 
-    made = graph.call_function(torch.ops.aten._to_copy.default, (node,), {"dtype": kind})
-    made.meta = dict(node.meta)
-    describe_anew(made, value_of(made))
-    return made
+    result = graph.call_function(torch.ops.aten._to_copy.default, (node,), {"dtype": kind})
+    result.meta = dict(node.meta)
+    describe_anew(result, value_of(result))
+    return result
 
 
 def describe_anew(node: "Node", value: Any) -> None:  # noqa: ANN401 - a tensor, or several
-    """Note what a node gives now, as torch-mlir reads it."""
+    """Update the metadata of a node's result, which torch-mlir reads."""
     node.meta["val"] = value
     node.meta.pop("tensor_meta", None)
 
 
 def value_of(node: "Node") -> Any:  # noqa: ANN401 - a tensor, or several
-    """What a node gives, without elements."""
+    """Return the fake result of a node, without data."""
     from torch._guards import detect_fake_mode  # noqa: PLC0415 - comes with an extra
     from torch.fx.node import map_arg  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What an exported program computes: before any input is known, of recorded inputs, and which integers are indices."""
+"""Constant folding and evaluation of exported programs, and bounds of their index tensors."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Graph, GraphModule, Node
 
-ASSERTS = "assert"  # in the names of ops that only check
+ASSERTS = "assert"  # part of the names of ops that only check
 
 
 def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tuple[Graph, dict[str, Array]]":
-    """Compute what depends on no input and no parameter: masks, positions and rotary angles become weights.
+    """Fold nodes that depend on no input and no parameter: masks, positions and rotary angles become weights.
 
     Args:
-        module: The program; it is changed.
-        held: Buffers and constants by the names of their placeholders.
+        module: Program, changed in place.
+        held: Buffers and constants by placeholder name.
 
     Returns:
-        The program's graph, and values of the placeholders that it has instead of those of `held`.
+        Graph of the program, and values of the placeholders that replace those of `held`.
     """
     import torch  # noqa: PLC0415
     from torch.fx import Interpreter  # noqa: PLC0415
@@ -59,12 +59,12 @@ def copying(op: Any) -> Any:  # noqa: ANN401 - an op of PyTorch's
 
 
 def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[str, Array]) -> None:
-    """Replace uses of a constant by a new placeholder; or a filled tensor, where it is one number."""
+    """Replace uses of a constant by a new placeholder, or by a filled tensor if all elements are equal."""
     import torch  # noqa: PLC0415
 
     value = value.contiguous()
     single = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
-    insertion_point = next(each for each in graph.nodes if each.op != "placeholder")  # of which there may be none
+    insertion_point = next(each for each in graph.nodes if each.op != "placeholder")  # the output node always exists
     with graph.inserting_before(insertion_point):
         if single:
             number, kind = value.reshape(-1)[0].item(), {"dtype": value.dtype, "device": torch.device("cpu")}
@@ -77,7 +77,7 @@ def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[st
 
 
 def compute(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
-    """What a program gives, every float in it a float64; weights are widened one by one, where they are read."""
+    """Compute a program in float64; weights are widened one at a time, where they are read, to save memory."""
     import torch  # noqa: PLC0415
     from torch.fx import GraphModule, Interpreter  # noqa: PLC0415
     from torch.utils._pytree import tree_map  # noqa: PLC0415
@@ -93,13 +93,13 @@ def compute(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
 
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
     with torch.no_grad():
-        found = Doubles(GraphModule({}, graph)).run(*(to_torch(values[name]) for name in names))
-    results = found if isinstance(found, tuple | list) else [found]
+        outputs = Doubles(GraphModule({}, graph)).run(*(to_torch(values[name]) for name in names))
+    results = outputs if isinstance(outputs, tuple | list) else [outputs]
     return [widened(result).numpy() for result in results if result is not None]
 
 
 def to_numpy(tensor: "Tensor") -> Array:
-    """Values of a tensor; bf16 too, which PyTorch does not hand to NumPy."""
+    """Convert a tensor to an array, including bf16, which PyTorch does not convert."""
     import torch  # noqa: PLC0415
 
     if tensor.dtype is torch.bfloat16:
@@ -108,7 +108,7 @@ def to_numpy(tensor: "Tensor") -> Array:
 
 
 def to_torch(array: Array) -> "Tensor":
-    """The opposite of `to_numpy`."""
+    """Convert an array to a tensor; the inverse of `to_numpy`."""
     import torch  # noqa: PLC0415
 
     array = np.asarray(array, order="C")
@@ -140,25 +140,25 @@ def index_bounds(graph: "Graph") -> dict[str, int]:
 
 
 def is_integer(node: "Node") -> bool:
-    """Return whether a node gives whole numbers; truth values are none."""
+    """Return whether the result of a node is an integer tensor; booleans are not."""
     kind = getattr(node.meta.get("val"), "dtype", None)
     return kind is not None and not kind.is_floating_point and not kind.is_complex and str(kind) != "torch.bool"
 
 
 def note(bounds: dict[str, int], node: "Node", size: int) -> None:
-    """Note that a tensor holds indices of so many."""
+    """Record the upper bound of an index tensor."""
     bounds[node.name] = min(size, bounds.get(node.name, size))
 
 
 def kernels_of(graph: "Graph") -> "dict[Node, int]":
-    """Groups of each placeholder that is a kernel of convolutions along lines or over planes, and nothing else."""
+    """Return the groups of each placeholder that is only used as a kernel of 1-D or 2-D convolutions."""
     used = [node for node in graph.nodes if node.op == "placeholder" and node.users]
     groups = {node: {groups_of_kernel(node, user) for user in node.users} for node in used}
     return {node: next(iter(found)) for node, found in groups.items() if len(found) == 1 and 0 not in found}
 
 
 def groups_of_kernel(node: "Node", user: "Node") -> int:
-    """Groups of a convolution whose kernel a node is, if that is stored as it is read; 0 of any other user."""
+    """Return the groups of a convolution whose kernel is the node and is stored as a matrix; 0 for other users."""
     if "convolution" not in str(user.target):
         return 0
     transposed, groups = user.args[6], int(user.args[8])
@@ -167,7 +167,7 @@ def groups_of_kernel(node: "Node", user: "Node") -> int:
 
 
 def arrange_kernel(graph: "Graph", node: "Node", argument: ModelArgument) -> None:
-    """Let a kernel's placeholder be of another shape, (i j c, f), and its users read (f, c, i, j) of it."""
+    """Change a kernel's placeholder to its stored shape, and restore (f, c, i, j) for its users."""
     import torch  # noqa: PLC0415
 
     value = node.meta["val"]

@@ -1,4 +1,4 @@
-"""Views of PyTorch's programs that are named by their strides or by pads below zero, as other views where they are."""
+"""Decompositions of strided views and of negative pads in PyTorch's programs to reshapes and slices."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
 
 
 def as_strided(x: "Tensor", size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:  # noqa: ANN401 - a tensor, or `NotImplemented`
-    """What ``aten.as_strided`` gives where elements stay in their order; else it is left to the converter.
+    """Decompose ``aten.as_strided`` to a reshape if the elements keep their order; else leave it to the converter.
 
-    That takes every element at an index of its own, of tables as large as the result: what group norms multiply with
-    would be no operand of element-wise ops.
+    The converter gathers every element by index tables as large as the result, which would prevent elementwise fusion,
+    for example in group norms.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 
@@ -21,9 +21,9 @@ def as_strided(x: "Tensor", size: Sequence[int], stride: Sequence[int], storage_
 
 
 def pad_with_one(x: "Tensor", pads: Sequence[int], value: float = 0.0) -> Any:  # noqa: ANN401
-    """What ``aten.constant_pad_nd`` gives where pads below zero cut elements off; else it is left to the converter.
+    """Decompose ``aten.constant_pad_nd`` with negative pads to slices; else leave it to the converter.
 
-    That writes them as pads of MLIR, which has none below zero.
+    The converter emits ``tensor.pad``, which does not allow negative pads.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 

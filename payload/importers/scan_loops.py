@@ -1,10 +1,10 @@
-"""Scans as loops: torch-mlir writes partial sums and products as an op of its own, which our MLIR does not hold.
+"""Lowering of torch-mlir's scan op, for cumulative sums and products, to ``scf.for`` loops.
 
     y = tm_tensor.scan x   ->   for row: s = neutral;  for i carrying s: s = s + x[row, i];  y[row, i] = s
 
-They are computed in the order in which PyTorch and NumPy do, and those of f32 are carried in f64, as PyTorch does: what
-an infinity makes of numbers that have become zero is where it is there. A loop waits for each sum before it begins the
-next, so a few rows, or columns behind the axis, take a step together. Runs in the converter's process alone.
+Elements are combined in the order of PyTorch and NumPy, and f32 is accumulated in f64 as in PyTorch, so that infinities
+and underflows occur at the same elements. Since each step depends on the previous one, a few rows, or columns after the
+axis, advance together to hide the latency. Runs in the converter's process only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from torch_mlir.ir import Module, Operation, Type, Value
 
 SCAN = "tm_tensor.scan"
-OF_ROWS, OF_COLUMNS = (4, 2), (16, 8, 4, 2)  # that take a step together: rows lie apart, 16 columns are a cache line
-Piece = tuple[int, int, int]  # of a loop: where it begins, where it ends, its step
-WIDER = {"f32": "f64", "f16": "f32", "bf16": "f32"}  # what is carried of a type
+OF_ROWS, OF_COLUMNS = (4, 2), (16, 8, 4, 2)  # unroll factors; rows are not contiguous, 16 columns fill a cache line
+Piece = tuple[int, int, int]  # bounds and step of a loop
+WIDER = {"f32": "f64", "f16": "f32", "bf16": "f32"}  # accumulator type of an element type
 
 
 def write_scans(module: "Module") -> None:
-    """Write every scan of a lowered module as loops, in place."""
+    """Lower every scan of a module to loops, in place."""
     from torch_mlir.ir import InsertionPoint  # noqa: PLC0415 - its MLIR is another than ours
 
     for scan in ops_named(module.operation, SCAN):
@@ -32,7 +32,7 @@ def write_scans(module: "Module") -> None:
 
 
 def write_scan(scan: "Operation") -> "Value":
-    """What a scan gives, by loops at the insertion point: around the axis, and along it."""
+    """Emit the loops of a scan at the insertion point, and return the result."""
     from torch_mlir.dialects import tensor  # noqa: PLC0415
     from torch_mlir.ir import IntegerAttr  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ def write_scan(scan: "Operation") -> "Value":
 
 
 def cut(size: int, counts: Sequence[int]) -> list[Piece]:
-    """A size in pieces, of as many steps of the largest count as there are, then of the next; single ones last."""
+    """Split a size into pieces for decreasing unroll factors, with a remainder of single steps."""
     pieces, begin = list[Piece](), 0
     for count in (*counts, 1):
         end = begin + (size - begin) // count * count
@@ -60,7 +60,7 @@ def cut(size: int, counts: Sequence[int]) -> list[Piece]:
 def loop_around(
     scan: "Operation", axis: int, left: Mapping[int, Sequence[Piece]], indices: Mapping[int, "Value"], into: "Value"
 ) -> "Value":
-    """Loops over dimensions other than the axis, piece by piece; what they make of a tensor."""
+    """Emit the loops over dimensions other than the axis, piece by piece, and return the resulting tensor."""
     from torch_mlir.dialects import scf  # noqa: PLC0415
     from torch_mlir.ir import InsertionPoint  # noqa: PLC0415
 
@@ -72,16 +72,16 @@ def loop_around(
         with InsertionPoint(loop.body):
             here, inside = {**indices, dim: loop.induction_variable}, loop.inner_iter_args[0]
             if rest:
-                made = loop_around(scan, axis, dict(rest), here, inside)
+                updated = loop_around(scan, axis, dict(rest), here, inside)
             else:
-                made = loop_along(scan, axis, [{**here, dim: moved(here[dim], by)} for by in range(step)], inside)
-            scf.yield_([made])
+                updated = loop_along(scan, axis, [{**here, dim: moved(here[dim], by)} for by in range(step)], inside)
+            scf.yield_([updated])
         into = loop.results[0]
     return into
 
 
 def loop_along(scan: "Operation", axis: int, lines: Sequence[Mapping[int, "Value"]], into: "Value") -> "Value":
-    """The loop along the axis, of some lines at once; what it makes of a tensor."""
+    """Emit the loop along the axis for several lines at once, and return the resulting tensor."""
     from torch_mlir.dialects import scf, tensor  # noqa: PLC0415
     from torch_mlir.ir import InsertionPoint  # noqa: PLC0415
 
@@ -91,18 +91,18 @@ def loop_along(scan: "Operation", axis: int, lines: Sequence[Mapping[int, "Value
     start = neutral(combine.name, wide)
     loop = scf.ForOp(index(0), index(into.type.shape[axis]), index(1), [into, *[start] * len(lines)])
     with InsertionPoint(loop.body):
-        made, *carried = loop.inner_iter_args
+        updated, *carried = loop.inner_iter_args
         indices = [[{**line, axis: loop.induction_variable}[dim] for dim in range(into.type.rank)] for line in lines]
         read = [converted(tensor.extract(scan.operands[0], at), wide) for at in indices]
         carried = [combined(combine.name, a, b) for a, b in zip(carried, read, strict=True)]
         for at, value in zip(indices, carried, strict=True):
-            made = tensor.insert(converted(value, narrow), made, at)
-        scf.yield_([made, *carried])
+            updated = tensor.insert(converted(value, narrow), updated, at)
+        scf.yield_([updated, *carried])
     return loop.results[0]
 
 
 def index(value: int) -> "Value":
-    """A constant of type index, at the insertion point."""
+    """Emit an index constant at the insertion point."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
     from torch_mlir.ir import IndexType  # noqa: PLC0415
 
@@ -110,21 +110,21 @@ def index(value: int) -> "Value":
 
 
 def moved(at: "Value", by: int) -> "Value":
-    """An index so many further."""
+    """Add a constant to an index."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
 
     return arith.addi(at, index(by)) if by else at
 
 
 def wider(kind: "Type") -> "Type":
-    """What is carried of a type."""
+    """Return the accumulator type of an element type."""
     from torch_mlir.ir import Type  # noqa: PLC0415
 
     return Type.parse(WIDER.get(str(kind), str(kind)))
 
 
 def neutral(name: str, kind: "Type") -> "Value":
-    """What changes no sum, or no product."""
+    """Emit the neutral element of a sum or a product."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
     from torch_mlir.ir import FloatAttr, IntegerAttr  # noqa: PLC0415
 
@@ -133,14 +133,14 @@ def neutral(name: str, kind: "Type") -> "Value":
 
 
 def combined(name: str, a: "Value", b: "Value") -> "Value":
-    """A sum or product of two numbers."""
+    """Emit a sum or a product of two values."""
     from torch_mlir.ir import Operation  # noqa: PLC0415
 
     return Operation.create(name, [a.type], [a, b]).result
 
 
 def converted(value: "Value", kind: "Type") -> "Value":
-    """A number in another type, or as it is."""
+    """Convert a value to another float type, if it differs."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
 
     if value.type == kind:

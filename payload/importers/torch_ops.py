@@ -1,4 +1,4 @@
-"""Ops of torch-mlir's modules, which are of another MLIR than ours; in the converter's process alone."""
+"""Traversal of torch-mlir's modules, which belong to another MLIR than ours; runs in the converter's process only."""
 
 from typing import TYPE_CHECKING
 
@@ -7,15 +7,15 @@ if TYPE_CHECKING:
 
 
 def ops_named(root: "Operation", *names: str) -> "list[Operation]":
-    """The ops of some names inside an op, each behind those inside of it."""
+    """Return the ops with the given names that are nested in an op, in post-order."""
     from torch_mlir.ir import WalkResult  # noqa: PLC0415 - comes with an extra
 
-    found: list[Operation] = []
+    matches: list[Operation] = []
 
     def gather(op: "Operation") -> WalkResult:
         if op.operation.name in names:
-            found.append(op.operation)
+            matches.append(op.operation)
         return WalkResult.ADVANCE
 
     root.walk(gather)
-    return found
+    return matches
