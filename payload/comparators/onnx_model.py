@@ -84,7 +84,7 @@ def store_rows(g: OnnxGraph, node: OpNode, cache: str, rows: str, position: str 
     """Concatenate the past rows of a cache, an additional input, with the new ones; make all an additional output."""
     batch, heads, count, depth = node.shape
     past = int(g.arguments[position][0]) if position else 0
-    if past:  # a tensor has one row at least
+    if past:  # an input cannot have zero rows
         layer = int(node["layer"])
         rows = g.op("Concat", g.feed(f"{cache}_{layer}", g.arguments[cache][layer, :, :past]), rows, axis=1)
     return g.keep(rows, (batch * heads, past + 1 if position else count, depth))

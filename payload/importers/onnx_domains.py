@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from autotune.core.payload import Array
 
-OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
+OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are rewritten
 OLDEST = 15  # oldest opset version that torch-mlir lowers and the reference computes correctly
 COORDINATE_MODE = 11  # first opset version whose Resize has coordinate_transformation_mode
 MOST_NODES = 1 << 20  # maximum nodes after inlining functions, whose number can grow exponentially
@@ -61,7 +61,7 @@ def use_standard_ops(
     nodes = list(every_node(model.graph))
     ops = {node.op_type for node in nodes}
     if version < OLDEST and ops & {*RECURRENT} and not ops & {*ROWS} and all(is_standard(n, version) for n in nodes):
-        # They are written by ops of today; rows are as of their version.
+        # Recurrent ops are rewritten with ops of a current version; those in ROWS depend on the model's own version.
         version = use_version(model, OLDEST, version, weights)
         fix_sizes(model, {}, weights)
     rounds, held = 0, dict[str, HeldWeight]()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 EXACT = 2**24  # largest bound of integers that are exact in f32
 SUMS = 2**31 - 1  # largest i32
-PLANES = 4  # dimensions of an image
+PLANES = 4  # rank of an image
 FEW = 64  # maximum number of products of a sum that are unrolled; longer sums are not
 Rows = str | WindowRows  # i8 left-hand side: the name of a matrix, or windows
 CLOSE = 1e-5  # relative tolerance between the scale of a bias and the scale of the product

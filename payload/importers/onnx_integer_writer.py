@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 SHIFTS = {UINT8: 128, INT8: 0}  # amount to subtract to convert to i8
-PLANES = 4  # dimensions of an image
+PLANES = 4  # rank of an image
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Expand", "Tile")
 ELEMENTS = (
     *("Add", "Sub", "Mul", "Div", "Max", "Min"),

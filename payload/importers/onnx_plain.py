@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from autotune.core.payload import Array
 
-PLANES = 4  # dimensions of images
+PLANES = 4  # rank of images
 FLOAT, WHOLE = 1, 7  # TensorProto.FLOAT and TensorProto.INT64
 AXES, STEPS = 3, 4  # input positions of the axes of Pad and Slice, and of the steps of Slice
 PADS_CHOSEN = ("auto_pad", "output_shape", "pads")

@@ -43,7 +43,7 @@ def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
     kind = facts.kinds[x] if is_real else FLOAT
     windows, by_columns = Windows(node, shape[2:]), bool(of(node, "storage_order", 0))
     attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name != "storage_order"}
-    real = x if is_real else writer.add("Cast", x, to=FLOAT)  # of 8 bits: exact
+    real = x if is_real else writer.add("Cast", x, to=FLOAT)  # 8-bit integers are exact in f32
     is_lowered = indices and windows.is_plain and not by_columns
     names = [node.output[0] if is_real else f"{writer.stem}_real"] + ([f"{writer.stem}_inside"] if is_lowered else [])
     writer.add("MaxPool", real, into=names, **attributes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-OF_POSITIONS, OF_KEYS = 0, 1  # kinds of masks: of queries and keys, and of each sequence's keys; any other has all
+OF_POSITIONS, OF_KEYS = 0, 1  # mask kinds: (queries, keys) and (batch, keys); any other has all dimensions
 
 
 def encoder_layer(  # noqa: PLR0917 - as PyTorch calls it

@@ -28,27 +28,27 @@ def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
     try:
         return text_of(graph, held)
     except UnsupportedError as error:
-        blamed = nodes.get(error.location)  # what made a constant, perhaps, that another op is refused with
-        found = refusals_in(graph.nodes if blamed is None else (blamed, *graph.nodes))
-        if not found and blamed is not None:
-            found = {blamed: error.why}
-        if not found:
+        blamed = nodes.get(error.location)  # may be the producer of a constant, while its consumer fails
+        refusals = refusals_in(graph.nodes if blamed is None else (blamed, *graph.nodes))
+        if not refusals and blamed is not None:
+            refusals = {blamed: error.why}
+        if not refusals:
             raise
-        first, *others = dict.fromkeys(map(describe, found))
+        first, *others = dict.fromkeys(map(describe, refusals))
         nor = f"; nor can {', '.join(others)}" if others else ""
-        raise cannot_lower(first, f"{next(iter(found.values()))}{nor}") from error
+        raise cannot_lower(first, f"{next(iter(refusals.values()))}{nor}") from error
 
 
 def refusals_in(nodes: "Iterable[Node]") -> "dict[Node, str]":
-    """Why nodes cannot be lowered as graphs of one node: the first that is refused, and one of each other op."""
-    found, tried = dict["Node", str](), set[object]()
+    """Return why nodes cannot be lowered as graphs of one node: the first refused node, and one of each other op."""
+    refusals, tried = dict["Node", str](), set[object]()
     for node in nodes:
-        if node.op != "call_function" or node.target is operator.getitem or (found and node.target in tried):
+        if node.op != "call_function" or node.target is operator.getitem or (refusals and node.target in tried):
             continue
         tried.add(node.target)
         if why := refusal_of(node):
-            found[node] = why
-    return found
+            refusals[node] = why
+    return refusals
 
 
 def refusal_of(node: "Node") -> str:
@@ -84,7 +84,7 @@ def text_of(graph: "Graph", held: Mapping[int, Array]) -> str:
     importer = FxImporter(context=context)
     try:
         importer.import_stateless_graph(graph, func_name=ENTRY)
-    except Exception as error:  # NotImplementedError, KeyError, ... of ops it does not know
+    except Exception as error:  # NotImplementedError, KeyError, ... for unknown ops
         why = f"torch-mlir cannot read it: {' '.join(str(error).split())[:200]}"
         raise UnsupportedError(f"{why}; replace that op in the model", why=why) from error
     return lower(importer.module, FX_TO_TORCH, held)

@@ -32,7 +32,7 @@ def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
         begin, end = window * size // windows, ((window + 1) * size + windows - 1) // windows
         longest = max(-(-(n + 1) * size // windows) - n * size // windows for n in range(windows))
         index = torch.minimum(begin.unsqueeze(-1) + torch.arange(longest), end.unsqueeze(-1) - 1).reshape(-1)
-        dim = first + 2 * number  # each dimension before is two now: windows, and elements in each
+        dim = first + 2 * number  # the dimensions before are split already, into windows and their elements
         rows = rows.index_select(dim, index).unflatten(dim, (windows, longest))
         along = [1] * (2 * count)
         along[2 * number : 2 * number + 2] = windows, longest

@@ -27,7 +27,7 @@ def scan(op: Any, x: "Tensor", dim: int, dtype: Any) -> Any:  # noqa: ANN401
     wanted = dtype or (torch.int64 if not x.dtype.is_floating_point else x.dtype)
     if not x.numel() or not x.dim():
         return x.to(wanted).clone()
-    if not wanted.is_floating_point and wanted not in (torch.int64, torch.bool):  # of which PyTorch makes 64 bits
+    if not wanted.is_floating_point and wanted not in (torch.int64, torch.bool):  # PyTorch accumulates these in 64 bits
         whole = x.to(wanted) if x.dtype.is_floating_point else x
         return op(whole.to(torch.int64), dim % x.dim()).to(wanted)
     return op(x.to(wanted), dim % x.dim()) if (x.dtype, None) != (wanted, dtype) or dim < 0 else NotImplemented

@@ -118,7 +118,7 @@ def to_torch(array: Array) -> "Tensor":
 
 
 def index_bounds(graph: "Graph") -> dict[str, int]:
-    """Upper bound (exclusive) of every tensor of indices, by name; what indices are computed from is bounded, too."""
+    """Return the exclusive upper bound of every index tensor; bounds are propagated to their producers' operands."""
     bounds: dict[str, int] = {}
     for node in reversed(list(graph.nodes)):
         name = getattr(node.target, "__name__", "").partition(".")[0]
