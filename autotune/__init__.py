@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from autotune.tuning.tunable import TunableTask, payload, script, tasks
     from autotune.worker.bench.verify import verify
 
-# Where each name is: its module, and its name there if that is another.
+# Module of each public name, as ``module`` or, if the name differs there, ``module:name``.
 LAZY = {
     "OUTCOMES": "core.trial",
     "SILENT": "core.listener",
@@ -161,24 +161,24 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A type or a verb, from the package that has it (PEP 562); the distribution's version."""
+    """Import a public name lazily from the module that defines it (PEP 562); ``__version__`` is that of the package."""
     if name == "__version__":
         return import_module("importlib.metadata").version("mlir-schedule-autotune")
     if name not in LAZY:
         return feature(name)
-    module, _, other = LAZY[name].partition(":")
-    value = getattr(import_module(f"autotune.{module}"), other or name)
+    module, _, attribute = LAZY[name].partition(":")
+    value = getattr(import_module(f"autotune.{module}"), attribute or name)
     globals()[name] = value
     return value
 
 
 def feature(name: str) -> object:
-    """A module or function that a feature adds to this one, by its entry point of the group ``autotune.modules``.
+    """Load a module or function that a plug-in adds to this package by an entry point of ``autotune.modules``.
 
     Raises:
-        AttributeError: There is none of this name.
+        AttributeError: There is no entry point of this name.
     """
-    if name.startswith("_"):  # tools ask for many such; a look for entry points reads files
+    if name.startswith("_"):  # tools probe many such names, and a search for entry points reads files
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     points = import_module("importlib.metadata").entry_points(group="autotune.modules", name=name)
     if not points:
@@ -189,5 +189,5 @@ def feature(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Names that are here, those that come later included."""
+    """Return the public names, including those that are not loaded yet."""
     return sorted(__all__)

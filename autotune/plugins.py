@@ -1,6 +1,6 @@
-"""The interface of plug-ins. Features of this distribution use it, too.
+"""Public interface for plug-ins. The packages of `autotune.contrib` use it, too.
 
-A plug-in is a Python package that registers entry points. Each group wants one type:
+A plug-in is a Python package that registers entry points. The entry points of a group have one type:
 
 | group | what an entry point is |
 |---|---|

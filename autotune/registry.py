@@ -1,4 +1,4 @@
-"""Content by name, through Python entry points: payloads, schedules, baselines, ... Plug-ins count."""
+"""Registry of payloads, schedule families, baselines and other plug-ins, by name of their Python entry points."""
 
 import os
 import re
@@ -31,13 +31,13 @@ from autotune.core.space import Config
 from autotune.core.task import Task
 
 T = TypeVar("T")
-OURS = "autotune."  # what names of groups begin with
+OURS = "autotune."  # prefix of the names of groups
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS = "autotune.comparators"
 IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
 READERS, WRITTEN = "autotune.readers", "dialect"
 VERBS, OPTIONS, SECTIONS = "autotune.verbs", "autotune.options", "autotune.sections"
-ALIASES = "autotune.schedule_aliases"  # names that families had
+ALIASES = "autotune.schedule_aliases"  # former names of families
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
 FACTS = "autotune.facts"
@@ -50,25 +50,25 @@ ANY_SIZE, FOLDERS = "autotune.any_size", "folders"
 SERVERS, POSTGRES = "autotune.servers", "postgres"
 PRECISIONS = "autotune.precisions"
 WEIGHT_FORMS = "autotune.weight_forms"
-PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
-METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)  # whose entries people name
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # a parameter that is a word or a number, not a path
+METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # attributes of a family
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)  # whose names users type
 
 
 @cache
 def registered(group: str) -> dict[str, EntryPoint]:
-    """Entry points of a group by name."""
+    """Return the entry points of a group by name."""
     return {point.name: point for point in sorted(every_point().select(group=group), key=lambda point: point.name)}
 
 
 @cache
 def every_point() -> EntryPoints:
-    """Entry points of all groups, as the metadata of installed packages says once in a process."""
+    """Return the entry points of all groups; the metadata of installed packages is read once in a process."""
     return cast("EntryPoints", entry_points())
 
 
-def load_point(point: EntryPoint) -> Any:  # noqa: ANN401 - what a group holds, its reader knows
-    """What an entry point holds.
+def load_point(point: EntryPoint) -> Any:  # noqa: ANN401 - the type depends on the group
+    """Load the object of an entry point.
 
     Raises:
         PluginError: The plug-in does not load: it is broken, or was renamed since its package was installed.
@@ -123,23 +123,23 @@ def load_payload(spec: str) -> Payload:
 
 
 def is_registered(spec: str) -> bool:
-    """Whether a spec begins with the name of a payload."""
+    """Return whether a spec begins with the name of a registered payload."""
     return spec.partition(",")[0] in registered(PAYLOADS)
 
 
 def may_open_file(spec: str) -> bool:
-    """Whether a parameter of a registered payload is more than a word or a number, and so may be a path."""
+    """Return whether a parameter of a registered payload may be a path: it is neither a plain word nor a number."""
     values = [value for _, equals, value in (each.partition("=") for each in spec.split(",")[1:]) if equals]
     return any(not PLAIN_VALUE.fullmatch(value) or os.path.lexists(value) for value in values)
 
 
 def is_importable(spec: str) -> bool:
-    """Whether a spec names a file that an importer reads; a folder of such a name may be one that was imported."""
+    """Return whether a spec names a file with the suffix of an importer, and not a folder (an imported model)."""
     return suffix_of(spec) in registered(IMPORTERS) and not os.path.isdir(spec.partition(",")[0])
 
 
 def dialect_of(text: str) -> Dialect | None:
-    """The dialect that a text has an op of; `None` where it has none."""
+    """Return the registered dialect of which a text contains an operation; `None` if there is none."""
     for name, point in registered(DIALECTS).items():
         if f"{name}." in text and re.search(rf"(?<![\w.@%#!$-]){name}\.[a-z_]+\"?\(", re.sub("//.*", "", text)):
             return cast(Dialect, load_point(point))
@@ -147,10 +147,13 @@ def dialect_of(text: str) -> Dialect | None:
 
 
 def dialect_reader() -> Callable[[str, str, str, str], WrittenFunction]:
-    """What reads a file in a dialect, given its path, the dialect's name and definition, and the text.
+    """Return the function that reads a payload written in a registered dialect.
+
+    Returns:
+        Function of the file's path, the dialect's name and definition, and the text.
 
     Raises:
-        PayloadError: None is installed.
+        PayloadError: No such function is installed.
     """
     points = registered(READERS)
     if WRITTEN not in points:
@@ -161,19 +164,19 @@ def dialect_reader() -> Callable[[str, str, str, str], WrittenFunction]:
 
 
 def suffix_of(spec: str) -> str:
-    """The suffix of the file that a spec names, without its dot."""
+    """Return the suffix of the file that a spec names, without its dot."""
     return Path(spec.partition(",")[0]).suffix.removeprefix(".")
 
 
 def import_file(spec: str, folder: Path) -> None:
-    """Read a model's file into a folder, by the importer of its suffix.
+    """Import a model file into a folder, with the importer registered for its suffix.
 
     Args:
-        spec: Path of the file, and sizes of dimensions that it leaves open, ``model.onnx,batch=1``.
+        spec: Path of the file and sizes of its dynamic dimensions, ``model.onnx,batch=1``.
         folder: Folder to write.
 
     Raises:
-        PayloadError: There is no such importer, or the file cannot be imported.
+        PayloadError: No importer has this suffix, or the file cannot be imported.
     """
     name, given = parse_spec(spec)
     points = registered(IMPORTERS)
@@ -193,14 +196,14 @@ def import_file(spec: str, folder: Path) -> None:
 
 
 def importer_of(spec: str) -> Importer:
-    """The importer of the file that a spec names, of whose suffix there is one."""
+    """Return the importer of the file that a spec names; one must be registered for its suffix."""
     loaded = load_point(registered(IMPORTERS)[suffix_of(spec)])
     return loaded if isinstance(loaded, Importer) else Importer(loaded)
 
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Every schedule family: the more specific first, plug-ins before our own, fallbacks and those asked for last."""
+    """Return all schedule families in order of `rank`; at equal rank, those of other distributions come first."""
     points = sorted(registered(SCHEDULES).values(), key=is_ours)
     loaded = [cast(Family, load_point(point)) for point in points]
     guarded = [
@@ -211,28 +214,34 @@ def families() -> tuple[Family, ...]:
 
 @cache
 def rounding_families() -> tuple[Family, ...]:
-    """Families that round what they multiply: searched beside the others where an error is allowed, by its size."""
+    """Return the families that round their operands to a lower precision, by ascending error.
+
+    They are searched beside the exact families where the options allow an error.
+    """
     loaded = [cast(Family, load_point(point)) for point in registered(PRECISIONS).values()]
     return tuple(sorted(loaded, key=lambda family: family.error))
 
 
 def rounding_names() -> frozenset[str]:
-    """Names of families that round what they multiply."""
+    """Return the names of the families that round their operands."""
     return frozenset(registered(PRECISIONS))
 
 
 @cache
 def saving_of(name: str) -> float:
-    """Multiplications that a task counts, over those that a family's programs do.
+    """Return the ratio of a task's nominal multiplications to those that a family's programs execute.
 
-    Only a family that stores weights in a form of its own can do with fewer: of others, some load MLIR.
+    Only a family with a weight form of its own can execute fewer. The others are not loaded for this, because some
+    import MLIR.
     """
     point = registered(PRECISIONS).get(name) if name in registered(WEIGHT_FORMS) else None
     return cast(Family, load_point(point)).saving if point is not None else 1.0
 
 
 def roof_of_family(name: str, rates: Mapping[str, float]) -> float | None:
-    """Operations of a task a second that a family reaches at most, by the unit that it uses and by what it leaves out.
+    """Return the upper bound of a family's throughput in nominal operations of a task per second.
+
+    It is the peak rate of the execution unit that the family uses, times `saving_of` the family.
 
     Args:
         name: Name of the family.
@@ -247,10 +256,10 @@ def roof_of_family(name: str, rates: Mapping[str, float]) -> float | None:
 
 @cache
 def weight_form(name: str) -> PluggedForm:
-    """How a weight is stored, by the name of that.
+    """Return the weight form of a name: how a weight is stored before any call.
 
     Raises:
-        ScheduleError: There is none of that name.
+        ScheduleError: No weight form has that name.
     """
     points = registered(WEIGHT_FORMS)
     if name not in points:
@@ -265,48 +274,56 @@ def is_ours(point: EntryPoint) -> bool:
 
 @cache
 def name_of(distribution: Distribution) -> str:
-    """A distribution's name; all that it says of itself is parsed where it is asked, a millisecond each time."""
+    """Return the name of a distribution; cached, because each access parses the metadata for about a millisecond."""
     return distribution.name
 
 
 @cache
 def plugins_of_others() -> tuple[str, ...]:
-    """Entry points that other distributions bring, each with the version of its distribution, in one order."""
+    """Return the entry points of other distributions, sorted, each with the version of its distribution."""
     groups = [group for group in every_point().groups if group.startswith(OURS)]
     others = (point for group in groups for point in registered(group).values() if not is_ours(point))
     return tuple(sorted(f"{p.group} {p.name} {p.value} {p.dist.name} {p.dist.version}" for p in others if p.dist))
 
 
 def rank(family: Family) -> tuple[bool, bool, int]:
-    """Where a family stands among those that cover a task, the first first; the last are those to be asked for."""
+    """Return the sort key of a family among those that cover a task.
+
+    More specific families come first, then fallbacks, then families that are searched on request only.
+    """
     return family.asked, family.fallback, -family.specific
 
 
 def families_for(task: Task) -> tuple[Family, ...]:
-    """Every family that covers a task and need not be asked for, the one that is searched first."""
+    """Return the families that cover a task and need no request, in order of `rank`; the first is the default."""
     return tuple(family for family in families() if not rank(family)[0] and family.covers(task))
 
 
 def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
-    """A sentence for every task that several families cover alike, so that nothing but their order decides."""
-    said = []
+    """Return a sentence for every task whose family was chosen among several of equal `rank` by their order only."""
+    sentences = []
     for task in tasks:
-        found = families_for(task) if wanted is None or not wanted.covers(task) else ()
-        first, *alike = [family.name for family in found if rank(family) == rank(found[0])] or [""]
+        candidates = families_for(task) if wanted is None or not wanted.covers(task) else ()
+        first, *alike = [family.name for family in candidates if rank(family) == rank(candidates[0])] or [""]
         if alike:
             others = ", ".join(alike)
-            said.append(f"{task.tag}: {others} would cover it as well as {first}, which is searched; see --family")
-    return tuple(said)
+            sentences.append(f"{task.tag}: {others} would cover it as well as {first}, which is searched; see --family")
+    return tuple(sentences)
 
 
 def family_for(task: Task, machine: Machine | None = None) -> Family | None:
-    """The first family that covers a task and need not be asked for, on a machine, this one; `None` if none does."""
-    found = (family for family in families_for(task) if machine is None or family.runs_on(machine))
-    return next(found, None)
+    """Return the first family that covers a task and needs no request; `None` if there is none.
+
+    Args:
+        task: Task to cover.
+        machine: Machine that the family must run on; `None` for any.
+    """
+    candidates = (family for family in families_for(task) if machine is None or family.runs_on(machine))
+    return next(candidates, None)
 
 
 def load_family(spec: str) -> Family:
-    """The family of a name: an installed one, or one of a file, ``mine.py:FAMILY``.
+    """Load a family by the name of an installed one, or from a Python file as ``mine.py:FAMILY``.
 
     Raises:
         ScheduleError: The family is not installed, or not in the file.
@@ -322,24 +339,27 @@ def load_family(spec: str) -> Family:
 
 
 def current_name(family: str) -> str:
-    """The name of a family, given that name or one that it had, as files of earlier versions have it."""
+    """Return the present name of a family, given that name or a former one, as files of earlier versions have it."""
     return former_names().get(family, family)
 
 
 def first_name(family: str) -> str:
-    """The name that a family was first recorded by. Identities of sweeps hold it, so that stores stay comparable."""
+    """Return the name under which a family was first recorded.
+
+    Identities of sweeps contain this name, so that a renamed family still finds its earlier trials.
+    """
     return next((former for former, name in former_names().items() if name == family), family)
 
 
 @cache
 def former_names() -> dict[str, str]:
-    """Today's names of families by names that they had."""
+    """Return the present names of families by their former names."""
     names = {point.value: point.name for point in registered(SCHEDULES).values()}
     return {point.name: names.get(point.value, point.name) for point in registered(ALIASES).values()}
 
 
 def load_family_file(path: Path, name: str) -> Family:
-    """A family of a Python file, which is run.
+    """Execute a Python file and return a family that it defines.
 
     Raises:
         ScheduleError: The file does not run, or has no such family.
@@ -348,7 +368,7 @@ def load_family_file(path: Path, name: str) -> Family:
     if spec is None or spec.loader is None or not path.is_file():
         raise ScheduleError(f"a family's file must be readable Python, {path} is not")
     module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look their own module up
+    sys.modules[spec.name] = module  # dataclasses look up the module of their class here
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -363,7 +383,7 @@ def load_family_file(path: Path, name: str) -> Family:
 
 @cache
 def load_baseline(name: str) -> Baseline:
-    """The baseline called `name`.
+    """Load the baseline called `name`.
 
     Raises:
         ScheduleError: The baseline is not installed.
@@ -372,7 +392,7 @@ def load_baseline(name: str) -> Baseline:
 
 
 def load_comparator(name: str) -> Comparator:
-    """The comparator called `name`. It imports its library later, when it prepares a payload.
+    """Load the comparator called `name`. It imports its library later, when it prepares a payload.
 
     Raises:
         ComparatorError: The comparator is not installed.
@@ -381,32 +401,35 @@ def load_comparator(name: str) -> Comparator:
 
 
 def plugged_verbs(on_fault: Callable[[str], None]) -> dict[str, Verb]:
-    """Verbs that plug-ins add to the command line, by name; those that do not load are reported and left out."""
+    """Return the verbs that plug-ins add to the command line, by name; those that fail to load are reported."""
     return {point.name: verb for point, verb in loaded_points(VERBS, Verb, on_fault)}
 
 
 def plugged_options(on_fault: Callable[[str], None]) -> tuple[VerbOption, ...]:
-    """Options that plug-ins add to verbs; those that do not load are reported and left out."""
+    """Return the options that plug-ins add to verbs; those that fail to load are reported and left out."""
     return tuple(option for _, option in loaded_points(OPTIONS, VerbOption, on_fault))
 
 
 def plugged_sections(on_fault: Callable[[str], None]) -> dict[str, PageSection]:
-    """Sections that plug-ins add to the page of a bundle, by name; those that do not load are reported and left out."""
+    """Return the sections that plug-ins add to the page of a bundle, by name; those that fail to load are reported."""
     return {point.name: section for point, section in loaded_points(SECTIONS, PageSection, on_fault)}
 
 
 def listings(on_fault: Callable[[str], None]) -> dict[str, Mapping[str, EntryPoint | str]]:
-    """What there is by name, by kind: entry points of our groups, then what plug-ins list, by entry point or line."""
+    """Return what `autotune list` shows: by kind, a mapping from names to entry points or to lines of text.
+
+    The groups of this package come first, then the listings of plug-ins.
+    """
     listed: dict[str, Mapping[str, EntryPoint | str]] = {
         group.rpartition(".")[2]: registered(group) for group in GROUPS
     }
-    for point, found in loaded_points(LISTS, Listing, on_fault):
-        listed[point.name] = found.lines() if found.lines is not None else registered(f"autotune.{point.name}")
+    for point, listing in loaded_points(LISTS, Listing, on_fault):
+        listed[point.name] = listing.lines() if listing.lines is not None else registered(f"autotune.{point.name}")
     return listed
 
 
 def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) -> Iterator[tuple[EntryPoint, T]]:
-    """Entry points of a group with what they hold: a broken one costs a line, not the command."""
+    """Yield the entry points of a group with their objects; report those that do not load or have another type."""
     for point in registered(group).values():
         try:
             loaded = load_point(point)
@@ -421,41 +444,41 @@ def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) ->
 
 @cache
 def rewriter() -> Rewriter:
-    """What applies rewrite rules to payloads; where none is installed, one that changes nothing."""
+    """Return the rewriter that applies rewrite rules to payloads; if none is installed, one that changes nothing."""
     points = registered(REWRITERS)
     return cast(Rewriter, load_point(points[RULES])) if RULES in points else NO_REWRITER
 
 
 @cache
 def rivals() -> Rivals:
-    """Code of others in searches; where nothing that makes such is installed, none."""
+    """Return the plug-in that adds external kernels to searches; if none is installed, `NO_RIVALS`."""
     points = registered(RIVALS)
     return cast(Rivals, load_point(points[CODE])) if CODE in points else NO_RIVALS
 
 
 @cache
 def any_size_reader() -> AnySizeReader:
-    """What knows folders of models of any size; where none is installed, one that knows no folder."""
+    """Return the reader of folders of models of any size; if none is installed, one that recognizes no folder."""
     points = registered(ANY_SIZE)
     return cast(AnySizeReader, load_point(points[FOLDERS])) if FOLDERS in points else NO_READER
 
 
 def load_writer() -> Callable[[Family, Task, Machine, Config], str]:
-    """What writes a family's schedule of a task as a parametric script.
+    """Load the function that writes a family's schedule of a task as a parametric script.
 
     Raises:
-        ScheduleError: None is installed.
+        ScheduleError: No such function is installed.
     """
     return cast(Callable[..., str], load_point(find_point(WRITERS, "writer of scripts", "parametric", ScheduleError)))
 
 
 def complain(message: str) -> None:
-    """Say on stderr that a plug-in is left out."""
+    """Write a message on stderr, such as that a plug-in is left out."""
     sys.stderr.write(f"{message}\n")
 
 
 def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> EntryPoint:
-    """The entry point of a group called `name`; `kind` is the word for it in the message.
+    """Return the entry point of a group called `name`; `kind` is the word for it in the message.
 
     Raises:
         AutotuneError: No such entry point is installed; raised as the class `error`.

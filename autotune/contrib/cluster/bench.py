@@ -1,4 +1,4 @@
-"""A bench on another machine: one slot of a team, asked for everything that a worker of this machine is asked for."""
+"""Remote bench: the interface of a local worker, executed by one slot of a team on another machine."""
 
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -13,23 +13,23 @@ from autotune.worker.isolation.answers import check_roofs, evaluations, no_evalu
 
 A = TypeVar("A")
 T = TypeVar("T")
-MACHINES = 3  # that may be lost over one request
+MACHINES = 3  # attempts: machines that may be lost during one request
 
 
 class RemoteBench:
-    """One slot of a team, a `Bench`. Where its machine is lost, another of the kind takes over.
+    """`Bench` on one slot of a team. If its machine is lost, another machine of the same kind replaces it.
 
     Attributes:
-        team: Team that the slot is of.
+        team: Team of the slot.
         address: Address of its Dask worker.
         seconds: Seconds that a job may take before it is stopped.
     """
 
     def __init__(self, team: Team, address: str, seconds: float | None = None) -> None:
-        """Name a slot.
+        """Select a slot.
 
         Args:
-            team: Team that the slot is of.
+            team: Team of the slot.
             address: Address of its Dask worker.
             seconds: Seconds that a job may take before it is stopped; by default the team's.
         """
@@ -39,15 +39,15 @@ class RemoteBench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the slot to others."""
+        """Do nothing: the slot stays in the team."""
 
     def another(self, seconds: float) -> "RemoteBench":
-        """The same slot with a process that has run nothing yet."""
+        """Return a bench of the same slot, with a new process and another time limit per job."""
         self.renew()
         return RemoteBench(self.team, self.address, seconds)
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
-        """Compile, verify and time a job's candidates there; one `Evaluation` each, in their order.
+        """Compile, verify and time the candidates of a job on the slot; return one `Evaluation` each, in order.
 
         Raises:
             AutotuneError: The payload itself is at fault, or no machine of the kind is left.
@@ -58,32 +58,32 @@ class RemoteBench:
         )
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
-        """Run a function of a module in the slot's process; where that fails over it, an `Evaluation` that says how.
+        """Call a module-level function in the slot's process; return an `Evaluation` if the process failed.
 
         Raises:
             AutotuneError: The function raised it, or no machine of the kind is left.
         """
-        found: T | Evaluation = self.ask("call", function, argument, seconds or self.seconds)
-        return found
+        answer: T | Evaluation = self.ask("call", function, argument, seconds or self.seconds)
+        return answer
 
     def renew(self) -> None:
         """Run the next call in a new process."""
         self.ask("renew")
 
     def roofs(self, machine: Machine) -> Roofs:
-        """Measure the slot's roofs.
+        """Measure the peak rates (rooflines) of the slot's machine.
 
         Raises:
-            MachineError: The process failed over it, or no machine of the kind is left.
+            MachineError: The process failed, or no machine of the kind is left.
         """
         return check_roofs(self.ask("roofs", machine))
 
     def ask(self, method: str, *arguments: Untyped) -> Untyped:
-        """The value of a method of the slot's worker.
+        """Call a method of the slot's worker and return its value.
 
         Raises:
             AutotuneError: The method raised it.
-            MachineError: Machine after machine was lost over it.
+            MachineError: `MACHINES` machines in a row were lost during the call.
         """
         request = SlotRequest(method, arguments)
         for _ in range(MACHINES):
@@ -105,7 +105,7 @@ class RemoteBench:
         )
 
     def is_heard(self, done: "SimpleQueue[object]") -> bool:
-        """Whether something is done within a while."""
+        """Wait up to `LOOK_SECONDS` for a future to finish; return whether it did."""
         try:
             done.get(timeout=LOOK_SECONDS)
         except Empty:

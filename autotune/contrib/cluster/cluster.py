@@ -1,7 +1,7 @@
-"""A cluster: machines that wait for work behind a Dask scheduler, as a tuner sees them.
+"""Connection of a tuner to a Dask cluster of machines that measure candidates.
 
-Dask does what engines do: it carries jobs and answers, keeps at most one job on a slot, gives the jobs of a worker that
-died to another one, and shows it all on its dashboard. Here is only the list of machines, and what is wrong with them.
+Dask transports jobs and results, runs at most one job per slot, reassigns the jobs of a worker that died, and shows
+all of it on its dashboard. This module lists the workers and checks whether they can be used.
 """
 
 import json
@@ -31,10 +31,10 @@ from autotune.core.host.files import read_file
 
 LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 CONNECT_SECONDS = 20.0
-MOST_BYTES = 1 << 20  # of a scheduler file
-START_SECONDS = 120.0  # for slots of this machine: each loads MLIR and measures two kernels
+MOST_BYTES = 1 << 20  # largest scheduler file that is read
+START_SECONDS = 120.0  # timeout for local slots: each loads MLIR and measures two kernels
 WARNINGS = "PYTHONWARNINGS"
-GONE = (OSError, RuntimeError, ValueError, AttributeError, CancelledError, AsyncCancelledError)  # what Dask raises then
+GONE = (OSError, RuntimeError, ValueError, AttributeError, CancelledError, AsyncCancelledError)  # scheduler lost
 ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.]+\]|[^\s:/@?#\[\]]+):([0-9]{1,5})", re.ASCII)
 FORMS = "tcp://HOST:8786, tls://HOST:8786 or a scheduler file"
 CLUSTER_FORMS = "tcp://HOST:8786, tls://HOST:8786, a scheduler file, or local:N"
@@ -45,8 +45,8 @@ class ClusterMember:
     """A Dask worker of a cluster.
 
     Attributes:
-        address: Address that it listens at.
-        name: Name that it was started with.
+        address: Address on which it listens.
+        name: Name with which it was started.
         host: Address of its machine.
         slot: What it announces; `None` if it announces no slot.
     """
@@ -58,7 +58,7 @@ class ClusterMember:
 
     @property
     def fault(self) -> str:
-        """Reason why it gets no candidate of this tuner; empty if it does."""
+        """Reason why this tuner sends it no candidates; empty if it can be used."""
         if self.slot is None:
             return f"it announces no slot; start it by `autotune lab join`, or with --preload {PRELOAD}"
         if self.slot.software != (mine := software(self.slot.threads)):
@@ -67,20 +67,20 @@ class ClusterMember:
 
 
 class Cluster(Closing):
-    """A cluster that this process is connected to; use as a context manager.
+    """Connection of this process to a cluster; a context manager.
 
     Attributes:
-        where: Address of the scheduler, as it was given.
+        where: Address of the scheduler, as the user wrote it.
         grows: Whether machines may still join.
     """
 
     def __init__(self, where: str, client: Untyped, local: Untyped = None) -> None:
-        """Hold what is open; see `open`.
+        """Wrap an open Dask client; see `open`.
 
         Args:
-            where: Address of the scheduler, as it was given.
-            client: Dask's client.
-            local: Dask's cluster on this machine; `None` where another process started it.
+            where: Address of the scheduler, as the user wrote it.
+            client: Dask client that is connected to the scheduler.
+            local: Dask's `LocalCluster`; `None` if another process started the scheduler.
         """
         self.where = where
         self.grows = local is None
@@ -89,15 +89,15 @@ class Cluster(Closing):
 
     @classmethod
     def open(cls, where: str, threads: int = 1) -> "Cluster":
-        """Connect to a scheduler, or start one with so many slots on this machine.
+        """Connect to a scheduler, or start one with N slots on this machine (``local:N``).
 
         Args:
             where: ``tcp://HOST:PORT``, ``tls://HOST:PORT``, the path of a scheduler file, or ``local:N``.
-            threads: Threads of a slot, where slots are started here.
+            threads: Threads of each slot that is started here.
 
         Raises:
-            OptionError: The text is no address.
-            MachineError: Dask is not installed, there is no answer, or this machine has not as many cores.
+            OptionError: The text is not an address, or this machine has too few cores.
+            MachineError: Dask is not installed, or the scheduler does not answer.
         """
         local = LOCAL.fullmatch(where)
         if local is None:
@@ -109,7 +109,7 @@ class Cluster(Closing):
                 f"--cluster needs the package distributed, which is missing; {install_command('cluster')}"
             ) from error
         silence_logs()
-        import_module("dask").config.set(QUIET_CONFIG)  # a scheduler that is started here
+        import_module("dask").config.set(QUIET_CONFIG)  # also applies to a scheduler that is started here
         if local is not None:
             return cls.start(where, distributed, int(local[1]), threads)
         scheduler = {"scheduler_file": where} if "://" not in where else {"address": where}
@@ -151,7 +151,7 @@ class Cluster(Closing):
         return cluster
 
     def close(self) -> None:
-        """Let go of what is under way, and end what was started here."""
+        """Close the client, and stop the scheduler and slots that this process started."""
         with suppress(Exception):  # the scheduler may be gone
             self._client.close(timeout=5)
         if self._local is not None:
@@ -159,7 +159,7 @@ class Cluster(Closing):
                 self._local.close(timeout=20)
 
     def do(self, action: Callable[[Untyped], Untyped]) -> Untyped:
-        """Ask something of Dask's client.
+        """Call a function with the Dask client.
 
         Raises:
             MachineError: The scheduler is gone.
@@ -170,7 +170,7 @@ class Cluster(Closing):
             raise self.lost(one_reason(error)) from error
 
     def lost(self, reason: str = "") -> MachineError:
-        """What to raise when the scheduler is gone."""
+        """Return the error to raise when the scheduler is gone."""
         note = f" ({reason})" if reason else ""
         return MachineError(
             f"the scheduler of {self.where} must stay, it is gone{note}; start it and its workers again, then run the "
@@ -178,36 +178,36 @@ class Cluster(Closing):
         )
 
     def members(self) -> list[ClusterMember]:
-        """Every worker that has joined, by address.
+        """Return all workers that have joined, sorted by address.
 
         Raises:
             MachineError: The scheduler is gone.
         """
-        found = self.do(lambda client: client.scheduler_info(n_workers=-1)).get("workers")
-        if found is None:  # a client that has given up knows nothing
+        workers = self.do(lambda client: client.scheduler_info(n_workers=-1)).get("workers")
+        if workers is None:  # a client that has lost its scheduler has no information
             raise self.lost()
         return [
             ClusterMember(address, str(about["name"]), str(about["host"]), Slot.of(about["resources"]))
-            for address, about in sorted(found.items())
+            for address, about in sorted(workers.items())
         ]
 
     def facts(self, addresses: Sequence[str]) -> dict[str, Any]:
-        """What slots are, by address: plain data, or what it raised where a worker could not say.
+        """Return the descriptions of slots by worker address; an exception for a worker that could not answer.
 
         Raises:
             MachineError: The scheduler is gone.
         """
-        found = self.do(lambda client: client.run(facts, workers=list(addresses), on_error="return"))
-        return dict(found)
+        answers = self.do(lambda client: client.run(facts, workers=list(addresses), on_error="return"))
+        return dict(answers)
 
     def submit(self, request: SlotRequest, slot: Slot, addresses: Sequence[str] = (), what: str = "measure") -> Untyped:
-        """Ask a slot of a kind to do something; gives Dask's future of a pickled `Delivery`.
+        """Submit a request to a slot of a kind; return Dask's future of an encoded `Delivery`.
 
         Args:
-            request: What to do.
-            slot: A slot of the kind.
-            addresses: Workers that may do it; none for all of the kind.
-            what: Word that Dask's dashboard shows.
+            request: Request to perform.
+            slot: Any slot of the wanted kind.
+            addresses: Workers that may perform it; empty for all of the kind.
+            what: Label of the task on Dask's dashboard.
 
         Raises:
             MachineError: The scheduler is gone.
@@ -227,9 +227,10 @@ class Cluster(Closing):
 
 
 def silence_logs() -> None:
-    """Print nothing of what Dask logs here: what is lost is one line, and ours.
+    """Silence the logs of Dask in this process: this package reports a lost connection itself, in one line.
 
-    Dask gives levels to some loggers of its own below ``distributed``, and leaves asyncio tasks that are not awaited.
+    Each existing logger is set, since Dask gives some loggers below ``distributed`` levels of their own. Those of
+    asyncio are included because Dask leaves tasks that are not awaited.
     """
     for name in ("distributed", "tornado", "asyncio", *logging.root.manager.loggerDict):
         if name.partition(".")[0] in {"distributed", "tornado", "asyncio"}:
@@ -237,9 +238,9 @@ def silence_logs() -> None:
 
 
 def start_resource_tracker() -> None:
-    """Start the process that gives back semaphores of Python's once all that use them are gone.
+    """Start Python's resource tracker, which frees leaked semaphores, with its warnings turned off.
 
-    Where the tuner was killed it does so with a warning, which is on stderr long after the tuner, and no news.
+    After a tuner was killed, the tracker would print a warning on stderr long after the tuner has ended.
     """
     before = os.environ.get(WARNINGS)
     os.environ[WARNINGS] = "ignore:resource_tracker"
@@ -254,9 +255,10 @@ def start_resource_tracker() -> None:
 
 @contextmanager
 def interrupts_for_this_thread() -> Iterator[None]:
-    """Let nothing that is started here see a Ctrl-C: Dask's workers are new Pythons, each with a traceback.
+    """Block SIGINT while processes are started, so that they inherit the mask and Ctrl-C does not reach them.
 
-    An interrupt that comes meanwhile is handled afterwards, by this thread.
+    Otherwise every Dask worker would print a traceback. A signal that arrives meanwhile is handled afterwards, by this
+    thread.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -266,12 +268,12 @@ def interrupts_for_this_thread() -> Iterator[None]:
 
 
 def check_scheduler(name: str, where: str, forms: str = FORMS) -> None:
-    """Raise unless a text says where a scheduler is: an address of Dask's, or the path of a scheduler file.
+    """Check that a text is the address of a Dask scheduler or the path of a scheduler file.
 
     Args:
-        name: Option that says it.
-        where: The text.
-        forms: What it may be, in words.
+        name: Option whose value is checked.
+        where: Value of the option.
+        forms: Accepted forms, for the message.
 
     Raises:
         OptionError: The text is neither.
@@ -284,21 +286,21 @@ def check_scheduler(name: str, where: str, forms: str = FORMS) -> None:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address of Dask's."""
-    found = ADDRESS.fullmatch(text)
-    return found is not None and 0 < int(found[3]) < 1 << 16
+    """Return whether a text is a Dask address, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``."""
+    match = ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[3]) < 1 << 16
 
 
 def address_in(path: str) -> str:
-    """What a scheduler file has as the address; empty where it is no such file, or not written yet."""
+    """Return the address in a scheduler file; empty if the file is something else or not written yet."""
     try:
-        held = json.loads(read_file(Path(path), MOST_BYTES))
+        content = json.loads(read_file(Path(path), MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return ""
-    address = held.get("address") if isinstance(held, dict) else None
+    address = content.get("address") if isinstance(content, dict) else None
     return address if isinstance(address, str) else ""
 
 
 def one_reason(error: BaseException) -> str:
-    """What an error of Dask says, in a line."""
+    """Return the message of a Dask error as one line of at most 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__

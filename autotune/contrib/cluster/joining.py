@@ -1,7 +1,7 @@
-"""Slots of this machine for a cluster: Dask's worker as a process of ours, which it ends with.
+"""Run a Dask worker with slots of this machine as a child process that ends with this process.
 
-It is in a session of its own: a Ctrl-C on the terminal, or a signal that ends a container, reaches this process alone,
-which ends the other in order. New Pythons and Dask's own handlers would each answer it with a traceback.
+The child runs in its own session, so that a Ctrl-C on the terminal, or the signal that stops a container, reaches this
+process only, which then terminates the child in order. Otherwise each process of Dask would print a traceback.
 
     terminal --SIGINT--> join --SIGTERM--> dask worker --> a nanny and a process a slot
 """
@@ -18,18 +18,18 @@ from typing import IO
 
 from autotune.worker.isolation.process import DIE_WITH_PARENT
 
-END_SECONDS = 10.0  # what it measures then counts for no run
+END_SECONDS = 10.0  # grace period; what it still measures is not recorded
 
 
 def run_slots(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run Dask's worker until it ends; its exit code.
+    """Run a Dask worker until it ends; return its exit code.
 
     Args:
         arguments: Arguments of ``dask worker``.
-        variables: Environment of it, besides that of this process.
+        variables: Environment variables to add to those of this process.
 
     Raises:
-        KeyboardInterrupt: This process was interrupted, or told to end; the worker is gone then.
+        KeyboardInterrupt: This process was interrupted or terminated; the worker has ended by then.
     """
     library = ctypes.CDLL(None)
     worker = subprocess.Popen(
@@ -52,16 +52,19 @@ def run_slots(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
 
 
 def pass_on(lines: IO[bytes] | None, ending: threading.Event) -> None:
-    """Write what Dask says to stderr, until it is to end: what it says then is of its own connections."""
+    """Copy the worker's stderr to that of this process, until `ending` is set.
+
+    What Dask writes after that is about its closed connections.
+    """
     for line in lines or ():
         if not ending.is_set():
             os.write(2, line)
 
 
 def end(worker: "subprocess.Popen[bytes]") -> None:
-    """End a worker in order, or, where that takes too long or is interrupted again, at once."""
+    """Terminate a worker; kill its process group if that times out or is interrupted again."""
     try:
-        worker.terminate()  # nothing where it has ended
+        worker.terminate()  # no effect if it has ended
         worker.wait(END_SECONDS)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         with suppress(ProcessLookupError):

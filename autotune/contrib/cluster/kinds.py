@@ -1,4 +1,4 @@
-"""Kinds of machines in a cluster: which there are, and the team of the one that a sweep is for."""
+"""Kinds of machines in a cluster, and the team of the kind for which a sweep searches."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,43 +9,43 @@ from autotune.contrib.cluster.team import Team
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.host.machine import Machine
 
-WAIT_SECONDS = 60.0  # for the first machine; one that is joined by hand takes some ten to be there
+WAIT_SECONDS = 60.0  # wait for the first machine; joining one takes about ten seconds
 LOOK_SECONDS = 1.0
 ALL = "all"
 
 
 def open_team(cluster: Cluster, wanted: str, threads: int, seconds: float, note: Callable[[str], None]) -> Team:
-    """The team of one kind of machine; waits a while for the first machine to join.
+    """Return the team of one kind of machine; wait up to `WAIT_SECONDS` for the first machine to join.
 
     Args:
-        cluster: Cluster that machines are in.
-        wanted: Beginning of the machines' fingerprint; empty where all machines are of one kind.
+        cluster: Cluster of the machines.
+        wanted: Prefix of the fingerprint of the machines; may be empty if all machines are of one kind.
         threads: Threads that programs may use.
         seconds: Seconds that one candidate may take.
         note: Called with notes, a sentence each.
 
     Raises:
-        OptionError: Machines of several kinds are there, and none is named, or none of that name is there.
-        MachineError: No machine joined that can be used.
+        OptionError: No kind matches `wanted`, or several do.
+        MachineError: No usable machine joined.
     """
     slots = kinds_of(cluster, threads, note)
     named = [slot for slot in slots if slot.fingerprint.startswith(wanted)]
-    there = ", ".join(slot.fingerprint for slot in slots)
+    known = ", ".join(slot.fingerprint for slot in slots)
     if not named:
-        raise OptionError(f"--for must begin the fingerprint of a machine in the cluster: {there}; got {wanted!r:.100}")
+        raise OptionError(f"--for must begin the fingerprint of a machine in the cluster: {known}; got {wanted!r:.100}")
     if len(named) > 1:
-        raise OptionError(f"one sweep is for one kind of machine, {len(named)} are there; pass --for: {there}; or all")
+        raise OptionError(f"one sweep is for one kind of machine, {len(named)} are there; pass --for: {known}; or all")
     (slot,) = named
     return Team(cluster, slot, machine_of(cluster, slot), seconds, note)
 
 
 def kinds_of(cluster: Cluster, threads: int, note: Callable[[str], None]) -> list[Slot]:
-    """A slot of each kind of machine that can be used, by fingerprint; waits a while for the first.
+    """Return one slot of each kind of usable machine, sorted by fingerprint; wait up to `WAIT_SECONDS` for the first.
 
     Raises:
-        MachineError: No machine joined that can be used.
+        MachineError: No usable machine joined.
     """
-    since, waits = time.monotonic(), False
+    since, is_waiting = time.monotonic(), False
     while True:
         members = cluster.members()
         fit = {m.slot.fingerprint: m.slot for m in members if m.slot and not m.fault and m.slot.threads == threads}
@@ -56,18 +56,18 @@ def kinds_of(cluster: Cluster, threads: int, note: Callable[[str], None]) -> lis
             return [fit[fingerprint] for fingerprint in sorted(fit)]
         if not cluster.grows or time.monotonic() - since > WAIT_SECONDS:
             raise MachineError(nobody(cluster, members, threads))
-        if not waits:
+        if not is_waiting:
             note(f"no machine of {cluster.where} can be used yet; waiting {WAIT_SECONDS:.0f} s for one to join")
-            waits = True
+            is_waiting = True
         time.sleep(LOOK_SECONDS)
 
 
 def nobody(cluster: Cluster, members: Sequence[ClusterMember], threads: int) -> str:
-    """What to say where no machine can be used: one line, with the first reason."""
+    """Return the message if no machine can be used: one line, with the first reason."""
     option = f" --threads {threads}" if threads > 1 else ""
-    way_out = f"join one by `autotune lab join {cluster.where}{option}`"
+    remedy = f"join one by `autotune lab join {cluster.where}{option}`"
     if not members:
-        return f"a machine must be in the cluster, none joined; {way_out}"
+        return f"a machine must be in the cluster, none joined; {remedy}"
     for member in members:
         if member.fault:
             facts = cluster.facts([member.address]).get(member.address) if member.slot is None else None
@@ -75,11 +75,11 @@ def nobody(cluster: Cluster, members: Sequence[ClusterMember], threads: int) -> 
             return (
                 f"a machine of the cluster must be fit to be used, none of {len(members)} is; {member.address}: {why}"
             )
-    return f"a slot must have {threads} thread(s), none of {len(members)} has; {way_out}"
+    return f"a slot must have {threads} thread(s), none of {len(members)} has; {remedy}"
 
 
 def machine_of(cluster: Cluster, slot: Slot) -> Machine:
-    """The machine of a kind of slot, as one of its workers describes it.
+    """Return the machine of a kind of slot, as one of its workers describes it.
 
     Raises:
         MachineError: No worker describes it.

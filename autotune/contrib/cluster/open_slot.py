@@ -1,4 +1,4 @@
-"""Opening a slot: cores that no other run measures on, a worker on them, and what its machine is worth now."""
+"""Open a slot: reserve cores of this machine, start a worker on them, and measure its speed and noise."""
 
 import os
 import socket
@@ -23,25 +23,25 @@ from autotune.worker.bench.noise import floor_of, time_twins
 from autotune.worker.doctor import find_missing
 from autotune.worker.worker import Worker
 
-PAIRS = 2  # A/A comparisons: one of a kernel that reads memory, one of a kernel that computes
-DIGITS = 8  # of the hash of what candidates go through
+PAIRS = 2  # A/A comparisons: one memory-bound and one compute-bound kernel
+DIGITS = 8  # length of the hash of the pass pipeline
 
 
 def software(threads: int) -> str:
-    """What must be equal where a candidate is asked for and where it is measured."""
-    through = sha256((DESTINATIONS + LOWERING + compilation(threads)).encode()).hexdigest()[:DIGITS]
-    return f"autotune {version(DISTRIBUTION)} mlir {compiler_version()} pipeline {through}"
+    """Return the versions and pipeline hash that a tuner and the slots that measure for it must share."""
+    digest = sha256((DESTINATIONS + LOWERING + compilation(threads)).encode()).hexdigest()[:DIGITS]
+    return f"autotune {version(DISTRIBUTION)} mlir {compiler_version()} pipeline {digest}"
 
 
 def open_slot(threads: int = 1) -> OpenSlot:
-    """Take cores of this machine, start a worker on them, and measure two kernels; takes some seconds.
+    """Reserve cores of this machine, start a worker on them, and time two kernels; takes some seconds.
 
     Args:
-        threads: Threads that programs may use, of a core each.
+        threads: Threads that programs may use, one per core.
 
     Raises:
-        MachineError: There are not as many free cores, or nothing can be measured.
-        OptionError: There are not as many cores.
+        MachineError: Too few cores are free, or a kernel cannot be timed.
+        OptionError: This machine has too few cores.
     """
     threads, why = threads_or_why(threads)
     with ExitStack() as stack:
@@ -59,30 +59,30 @@ def open_slot(threads: int = 1) -> OpenSlot:
 
 
 def take_cores(cores: Sequence[int], threads: int, stack: ExitStack) -> tuple[int, ...]:
-    """The highest cores that no other slot of this machine has, until the stack is closed.
+    """Reserve the highest-numbered cores that no other slot of this machine has.
 
-    A core is held by a name of the system's, which it drops with the process, however that ends; and, for tuners that
-    begin later on this machine, as they hold theirs.
+    A reservation is the name of an abstract Unix socket, which the kernel releases with the process, however it ends.
+    The lock files of tuners are taken as well, to keep later tuners off the cores.
 
     Args:
         cores: Cores to choose from, in ascending order.
-        threads: Number of cores to take.
-        stack: Gives them back when it is closed.
+        threads: Number of cores to reserve.
+        stack: Releases the cores when it is closed.
 
     Raises:
-        MachineError: Fewer are free.
+        MachineError: Fewer cores are free.
     """
     taken: list[int] = []
-    with ExitStack() as held:
+    with ExitStack() as reservations:
         for core in reversed(cores):
-            name = held.enter_context(socket.socket(socket.AF_UNIX))
+            reservation = reservations.enter_context(socket.socket(socket.AF_UNIX))
             try:
-                name.bind(f"\0autotune core {core}")
+                reservation.bind(f"\0autotune core {core}")
             except OSError:
                 continue
             taken.append(core)
             if len(taken) == threads:
-                stack.enter_context(held.pop_all())
+                stack.enter_context(reservations.pop_all())
                 keep_tuners_off(taken, stack)
                 return tuple(sorted(taken))
     raise MachineError(
@@ -92,7 +92,7 @@ def take_cores(cores: Sequence[int], threads: int, stack: ExitStack) -> tuple[in
 
 
 def keep_tuners_off(cores: Sequence[int], stack: ExitStack) -> None:
-    """Hold cores as a tuner does, where none does yet: one that only reads on a core is no reason to leave it."""
+    """Take the lock files of cores as a tuner does; skip a core whose lock is already held."""
     folder = own_folder()
     for core in cores if folder is not None else ():
         if folder is not None and (descriptor := lock_of(folder / str(core))) is not None:

@@ -1,4 +1,4 @@
-"""What a cluster adds to `tune` and `doctor`: ``--cluster``."""
+"""Option ``--cluster`` of `tune` and `doctor`."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def tune_on_cluster(arguments: Arguments) -> None:
-    """`tune --cluster`: the verb itself, measured by a team of the cluster's machines."""
+    """Run `tune --cluster`: tune as usual, with the measurements made by a team of the cluster's machines."""
     from autotune.tuning.options import options_given
     from autotune.tuning.stages.opening import check_names
 
@@ -35,10 +35,10 @@ def tune_on_cluster(arguments: Arguments) -> None:
 
 
 def check_options(options: "TuneOptions") -> None:
-    """Refuse options of this machine, and of its families.
+    """Check that no option is given that only applies to measurements on this machine.
 
     Raises:
-        BadParameter: There is one.
+        BadParameter: Such an option is given.
     """
     if options.jobs > 1:
         raise typer.BadParameter("--jobs is of this machine, a cluster has a job a slot: give --cluster or --jobs")
@@ -52,19 +52,19 @@ def check_options(options: "TuneOptions") -> None:
 
 @contextmanager
 def open_machines(cluster: str, kind: str, threads: int, timeout: float) -> "Iterator[Workplace]":
-    """The machines of a cluster that candidates are for, as a workplace.
+    """Open the machines of a cluster for which candidates are tuned, as a workplace.
 
     Args:
         cluster: Address of the cluster.
-        kind: Beginning of the machines' fingerprint; empty where all are of one kind; ``all`` for a sweep of each.
+        kind: Prefix of the fingerprint of the machines; empty if all are of one kind; ``all`` for one sweep per kind.
         threads: Threads that programs may use.
         timeout: Seconds that one candidate may take.
 
     Yields:
-        The team of that kind.
+        Workplace of the team of that kind.
 
     Raises:
-        typer.Exit: Sweeps of all kinds are done, by processes of their own.
+        typer.Exit: The sweeps of all kinds have ended, each in a process of its own.
     """
     from autotune.contrib.cluster.bench import RemoteBench
     from autotune.contrib.cluster.cluster import Cluster
@@ -73,9 +73,9 @@ def open_machines(cluster: str, kind: str, threads: int, timeout: float) -> "Ite
 
     with Cluster.open(cluster, threads) as opened:
         if kind == ALL:
-            found = kinds_of(opened, threads, complain)
-            if len(found) > 1:
-                raise typer.Exit(sweep_each(found, sys.argv))
+            slots = kinds_of(opened, threads, complain)
+            if len(slots) > 1:
+                raise typer.Exit(sweep_each(slots, sys.argv))
         team = open_team(opened, "" if kind == ALL else kind, threads, timeout, complain)
         complain(f"{team.count()} slot(s) of kind {team.slot.fingerprint}, {team.machine.cpu}")
         yield Workplace(
@@ -88,11 +88,11 @@ def open_machines(cluster: str, kind: str, threads: int, timeout: float) -> "Ite
 
 
 def sweep_each(slots: "Sequence[Slot]", command: Sequence[str]) -> int:
-    """Run a command once for each kind of machine, all at once; the worst of their exit codes.
+    """Run a command once per kind of machine, in parallel; return the largest exit code.
 
     Args:
-        slots: A slot of each kind.
-        command: The command, of which ``--for all`` becomes the fingerprint.
+        slots: One slot of each kind.
+        command: Command line in which the value of ``--for`` is replaced by the fingerprint.
     """
     sweeps = []
     for slot in slots:
@@ -105,24 +105,24 @@ def sweep_each(slots: "Sequence[Slot]", command: Sequence[str]) -> int:
 
 
 def examine_machines(arguments: Arguments) -> None:
-    """`doctor --cluster`: list the machines of a cluster; exit 1 if there is none, or something is wrong with one."""
+    """Run `doctor --cluster`: list the machines of a cluster; exit 1 if there is none, or one cannot be used."""
     from autotune.contrib.cluster.cluster import Cluster
     from autotune.contrib.cluster.doctor import examine_cluster
 
     if arguments["noise"]:
         raise typer.BadParameter("--noise is of this machine; those of a cluster measure theirs when they join")
     with Cluster.open(arguments["cluster"], arguments["threads"]) as opened:
-        found = examine_cluster(opened)
+        diagnoses = examine_cluster(opened)
     if arguments["as_json"]:
-        typer.echo(json.dumps([each.to_json() for each in found]))
+        typer.echo(json.dumps([each.to_json() for each in diagnoses]))
     else:
-        show_members(found)
-    if not found or any(each.wrong for each in found):
+        show_members(diagnoses)
+    if not diagnoses or any(each.wrong for each in diagnoses):
         raise typer.Exit(1)
 
 
 def show_members(found: "Sequence[MemberDiagnosis]") -> None:
-    """Print what every machine of a cluster is, and what is wrong with it."""
+    """Print the diagnosis of every machine of a cluster."""
     from autotune.cli.layout import show_facts, show_sentence
     from autotune.reports.format import out, plural
 

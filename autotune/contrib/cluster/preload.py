@@ -1,8 +1,10 @@
-"""What makes a slot of a Dask worker: ``dask worker ADDRESS --nthreads 1 --preload autotune.contrib.cluster.preload``.
+"""Dask preload module that opens a slot in a worker.
+
+    dask worker ADDRESS --nthreads 1 --preload autotune.contrib.cluster.preload
 
 Dask calls `dask_setup` before the worker joins its scheduler and `dask_teardown` when it leaves. A worker whose slot
-cannot be opened joins nevertheless, so that `autotune doctor --cluster` can say what is wrong with it. Threads of a
-slot are Dask's setting ``autotune.threads``: ``DASK_AUTOTUNE__THREADS=2`` in the environment.
+cannot be opened joins nevertheless, so that `autotune doctor --cluster` can report the reason. The number of threads of
+a slot is the Dask setting ``autotune.threads``: ``DASK_AUTOTUNE__THREADS=2`` in the environment.
 """
 
 import asyncio
@@ -12,11 +14,11 @@ from autotune.contrib.cluster.open_slot import open_slot
 from autotune.contrib.cluster.slot import HERE, THREADS_SETTING, Untyped
 from autotune.core.errors import AutotuneError
 
-LOG = logging.getLogger("distributed.worker")  # where its messages are looked for
+LOG = logging.getLogger("distributed.worker")  # users look for messages of a worker in this log
 
 
 async def dask_setup(worker: Untyped) -> None:
-    """Open this process's slot, and let a Dask worker announce it.
+    """Open this process's slot and add its description to the resources of a Dask worker.
 
     Args:
         worker: Dask's worker, not yet joined.
@@ -41,6 +43,6 @@ async def dask_teardown(worker: Untyped) -> None:
     Args:
         worker: Dask's worker, about to leave.
     """
-    is_open, HERE.open, HERE.why_not = HERE.open, None, f"{worker.address} is leaving"
-    if is_open is not None:
-        await asyncio.to_thread(is_open.close)
+    slot, HERE.open, HERE.why_not = HERE.open, None, f"{worker.address} is leaving"
+    if slot is not None:
+        await asyncio.to_thread(slot.close)

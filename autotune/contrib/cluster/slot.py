@@ -1,7 +1,7 @@
-"""A slot: one isolated process on cores of its own, what its machine is, and how a tuner elsewhere asks it to work.
+"""Slot: an isolated process on reserved cores, the description of its machine, and the protocol to send it requests.
 
-A Dask worker holds one slot. What the slot is stands in the worker's resources, so that Dask itself gives a candidate
-to machines of its kind only, one at a time. Nothing here loads MLIR or Dask: schedulers read these names, too.
+A Dask worker has one slot. The worker's Dask resources describe it, so that Dask itself assigns a candidate only to
+machines of its kind, one at a time. This module imports neither MLIR nor Dask, because schedulers import it, too.
 """
 
 import pickle
@@ -18,14 +18,14 @@ from autotune.core.host.readable import allow_reading, named_paths
 from autotune.worker.isolation import typed_json
 from autotune.worker.isolation.answers import Raised, Returned, joined, kind_of, read_answer, write_answer
 
-Untyped: TypeAlias = Any  # what Dask gives, and what goes through it
-PRELOAD = "autotune.contrib.cluster.preload"  # what makes a slot of a Dask worker
-KIND = "autotune"  # the resource that a candidate takes: this word, fingerprint and software
+Untyped: TypeAlias = Any  # objects of Dask, and values that it transports
+PRELOAD = "autotune.contrib.cluster.preload"  # module that turns a Dask worker into a slot
+KIND = "autotune"  # prefix of the resource that a candidate needs, before fingerprint and software
 THREADS, NOISE, COMPUTE, MEMORY, ISA = "threads", "noise floor", "compute seconds", "memory seconds", "isa "
-THREADS_SETTING = "autotune.threads"  # of Dask: threads of a slot that is opened
-METHODS = {"evaluate": list[Evaluation], "call": object, "renew": None, "roofs": Roofs}  # of a bench; what they give
+THREADS_SETTING = "autotune.threads"  # Dask setting: threads of a slot
+METHODS = {"evaluate": list[Evaluation], "call": object, "renew": None, "roofs": Roofs}  # by type of result
 
-QUIET_CONFIG = {  # of Dask: what a worker does beside a measurement
+QUIET_CONFIG = {  # Dask settings that turn off or slow down what disturbs a measurement
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
@@ -37,16 +37,16 @@ QUIET_CONFIG = {  # of Dask: what a worker does beside a measurement
 
 @dataclass(frozen=True)
 class Slot:
-    """What a slot announces.
+    """Description of a slot, which its worker announces.
 
     Attributes:
         fingerprint: Fingerprint of its machine, with its threads.
-        software: Versions of this package and of MLIR, and a hash of what every candidate goes through.
+        software: Versions of this package and of MLIR, and a hash of the pass pipeline.
         isa: The widest vector extension of its machine.
-        threads: Threads that a program may use, of a core each.
-        noise_floor: Relative difference that two measurements of one program show in 95 of 100 cases.
-        compute_seconds: Seconds a call of a kernel that computes in registers.
-        memory_seconds: Seconds a call of a kernel that reads half the L2 cache.
+        threads: Threads that a program may use, one per core.
+        noise_floor: Relative difference of two measurements of one program, 95th percentile.
+        compute_seconds: Seconds per call of a kernel that computes in registers.
+        memory_seconds: Seconds per call of a kernel that reads half the L2 cache.
     """
 
     fingerprint: str
@@ -59,12 +59,12 @@ class Slot:
 
     @property
     def kind(self) -> str:
-        """Name of the resource that a candidate for such machines takes."""
+        """Name of the Dask resource that a candidate for such machines requires."""
         return f"{KIND} {self.fingerprint} {self.software}"
 
     @property
     def resources(self) -> dict[str, float]:
-        """The slot as resources of a Dask worker, which are numbers by name."""
+        """The slot as Dask resources, a mapping from names to numbers."""
         return {
             self.kind: 1.0,
             ISA + self.isa: 1.0,
@@ -76,7 +76,7 @@ class Slot:
 
     @staticmethod
     def of(resources: Mapping[str, float]) -> "Slot | None":
-        """The slot that a worker's resources tell of; `None` if they tell of none."""
+        """Return the slot that a worker's resources describe; `None` if they describe none."""
         kind = next((name for name in resources if name.startswith(f"{KIND} ")), None)
         isa = next((name for name in resources if name.startswith(ISA)), None)
         if kind is None or isa is None or not {THREADS, NOISE, COMPUTE, MEMORY} <= resources.keys():
@@ -95,16 +95,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class OpenSlot:
-    """A slot in the process that holds it.
+    """Slot in the process that owns it.
 
     Attributes:
-        slot: What it announces.
-        machine: Machine that it is on.
+        slot: Description that it announces.
+        machine: Machine of the slot.
         cores: CPUs that programs run on.
         bench: Worker that runs them.
         missing: Sentences on what its machine lacks.
-        advice: Sentences on what would make its times steadier.
-        close: Function that gives process and cores back.
+        advice: Sentences on how to reduce the noise of its times.
+        close: Function that ends the process and releases the cores.
     """
 
     slot: Slot
@@ -117,18 +117,18 @@ class OpenSlot:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a tuner may want to know, as plain data."""
+        """Machine, cores, missing features and advice as plain data, for a tuner."""
         return {"machine": vars(self.machine), "cores": self.cores, "missing": self.missing, "advice": self.advice}
 
 
 @dataclass(frozen=True)
 class SlotRequest:
-    """Something that a slot is asked to do.
+    """Request to a slot: a call of a method of its bench.
 
     Attributes:
-        method: Name of a method of its bench, one of `METHODS`.
+        method: Name of the method, one of `METHODS`.
         arguments: Arguments of the method.
-        named: Files that its process may read, as of the tuner's.
+        named: Files that its process may read, as the tuner's may.
     """
 
     method: str
@@ -137,11 +137,11 @@ class SlotRequest:
 
     @property
     def kind(self) -> object:
-        """Type of the answer; of a call, the type that its function declares, and what there is where that failed."""
+        """Type of the answer; for ``call``, a pair of the function's result and an `Evaluation`, one of them `None`."""
         if self.method != "call":
             return METHODS.get(self.method)
         value: Untyped = kind_of(self.arguments[0])
-        return tuple[Optional[value], Evaluation | None]  # noqa: UP045 - what is declared may be `None`
+        return tuple[Optional[value], Evaluation | None]  # noqa: UP045 - the declared type may be `None`
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Delivery:
 
     Attributes:
         address: Address of its Dask worker.
-        answer: Value, or what was raised.
+        answer: Returned value or raised exception.
     """
 
     address: str
@@ -158,7 +158,7 @@ class Delivery:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Dask's settings of a worker that measures, as variables of its environment.
+    """Return the Dask settings of a worker that measures, as environment variables.
 
     Args:
         threads: Threads of its slot.
@@ -179,20 +179,20 @@ class Here:
         self.open: OpenSlot | None = None
         self.address = ""
         self.why_not = f"it was not started with --preload {PRELOAD}"
-        self.lock = Lock()  # one program at a time, whatever is asked
+        self.lock = Lock()  # serializes all requests: one program runs at a time
 
 
 HERE = Here()
 
 
 def perform(data: bytes) -> bytes:
-    """Do what a tuner asks of this process's slot. Runs in a thread of a Dask worker.
+    """Perform a request of a tuner on this process's slot. Runs in a thread of a Dask worker.
 
     Args:
-        data: A `SlotRequest`, as a pickle.
+        data: Pickled `SlotRequest`.
 
     Returns:
-        A `Delivery`, as `read_delivery` reads it.
+        Encoded `Delivery`, for `read_delivery`.
     """
     request: SlotRequest = pickle.loads(data)
     with HERE.lock:
@@ -206,14 +206,14 @@ def perform(data: bytes) -> bytes:
             if request.method == "call":
                 value = (None, value) if isinstance(value, Evaluation) else (value, None)
             answer: Returned | Raised = Returned(value)
-        except Exception as error:  # the tuner will raise it again
+        except Exception as error:  # the tuner raises it again
             answer = Raised(error)
     message = joined(write_answer(answer, request.kind))
     return joined(typed_json.dump((HERE.address, message), tuple[str, bytes]))
 
 
 def read_delivery(data: object, request: SlotRequest) -> Delivery:
-    """What a slot delivered.
+    """Decode the answer of a slot.
 
     Raises:
         AnswerError: The message does not answer the request.
@@ -231,5 +231,5 @@ def read_delivery(data: object, request: SlotRequest) -> Delivery:
 
 
 def facts() -> dict[str, Any]:
-    """What the slot of this process is, or why there is none, as plain data. Runs in a Dask worker."""
+    """Return the description of this process's slot, or why there is none, as plain data. Runs in a Dask worker."""
     return HERE.open.facts if HERE.open is not None else {"why_not": HERE.why_not}

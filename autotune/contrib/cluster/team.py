@@ -1,8 +1,8 @@
-"""A team: the slots of a cluster whose machines are of one kind. They search together; finalists race on one of them.
+"""Team: the slots of a cluster whose machines are of one kind. All of them search; one of them races the finalists.
 
-Machines of a kind differ: by their clocks, and by what else runs there. Times are divided by what the reference kernel
-takes beside them, as on one machine, and multiplied by what it takes on the fastest machine of the team. A machine that
-is too slow or too noisy for that is left out, with a sentence.
+Machines of a kind differ in clock frequency and load. As on a single machine, a time is divided by that of the
+reference kernel measured beside it; it is then multiplied by the reference time of the fastest machine of the team. A
+machine that is too slow or too noisy for this normalization is left out, and a note says so.
 """
 
 import time
@@ -18,21 +18,21 @@ from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import Machine
 from autotune.worker.isolation.answers import Raised, evaluations, no_evaluation
 
-LOOK_SECONDS = 2.0  # between checks for machines
-LONELY_SECONDS = 120.0  # without any machine, before a sweep ends: a worker that is started anew takes some ten
-SLOW = 1.25  # times what a kernel takes on the fastest machine of the kind: more is no matter of clocks
-NOISY = 0.15  # noise floor beyond which a machine is left out, where another one is calmer
-NOTABLE = 1.03  # times: less is not worth a sentence
+LOOK_SECONDS = 2.0  # interval at which the list of machines is refreshed
+LONELY_SECONDS = 120.0  # without any machine before a sweep fails; restarting a worker takes about ten
+SLOW = 1.25  # ratio to the fastest machine of the kind; a larger one is not explained by clock frequency
+NOISY = 0.15  # noise floor above which a machine is left out if another one is below it
+NOTABLE = 1.03  # ratio to the fastest machine from which on a note is given
 
 
 @dataclass(frozen=True)
 class UnderWay:
-    """A job that some slot works on.
+    """Job that was submitted and has not finished.
 
     Attributes:
         future: Dask's future of a `Delivery`.
         job: The job.
-        addresses: Workers that it may run on; none for all of the kind.
+        addresses: Workers on which it may run; empty for all of the kind.
     """
 
     future: Untyped
@@ -41,12 +41,12 @@ class UnderWay:
 
 
 class Team:
-    """Evaluates as many jobs at once as there are slots of one kind: `autotune.core.evaluator.Slots`.
+    """Evaluator of as many jobs at once as there are slots of one kind; implements `autotune.core.evaluator.Slots`.
 
     Attributes:
-        cluster: Cluster that the slots are in.
+        cluster: Cluster of the slots.
         slot: A slot of the kind.
-        machine: Machine that candidates are tuned for.
+        machine: Machine for which candidates are tuned.
         seconds: Seconds that a job may take before it is stopped.
     """
 
@@ -55,12 +55,12 @@ class Team:
     def __init__(
         self, cluster: Cluster, slot: Slot, machine: Machine, seconds: float, note: Callable[[str], None]
     ) -> None:
-        """Begin with nothing under way.
+        """Create a team without jobs.
 
         Args:
-            cluster: Cluster that the slots are in.
+            cluster: Cluster of the slots.
             slot: A slot of the kind.
-            machine: Machine that candidates are tuned for.
+            machine: Machine for which candidates are tuned.
             seconds: Seconds that a job may take before it is stopped.
             note: Called with notes, a sentence each.
         """
@@ -77,14 +77,14 @@ class Team:
 
     @property
     def members(self) -> list[ClusterMember]:
-        """Slots that are used, the calmest first; waits a while for one where there is none.
+        """Workers in use, by ascending noise floor; wait up to `LONELY_SECONDS` if there is none.
 
         Raises:
             MachineError: No machine of the kind is left.
         """
         if time.monotonic() - self._looked > LOOK_SECONDS:
             alone_since = time.monotonic()
-            while not (found := of_kind(self.cluster.members(), self.slot)):
+            while not (candidates := of_kind(self.cluster.members(), self.slot)):
                 self.say(f"no machine of kind {self.slot.fingerprint} is left; waiting {LONELY_SECONDS:.0f} s for one")
                 if time.monotonic() - alone_since > LONELY_SECONDS:
                     raise MachineError(
@@ -92,20 +92,20 @@ class Team:
                         f"`autotune lab join {self.cluster.where}` and run the same command: finished trials are kept"
                     )
                 time.sleep(LOOK_SECONDS / 2)
-            kept, sentences = compare(found)
+            fit, sentences = compare(candidates)
             for sentence in sentences:
                 self.say(sentence)
-            self._seen, self._is_whole, self._looked = kept, len(kept) == len(found), time.monotonic()
+            self._seen, self._is_whole, self._looked = fit, len(fit) == len(candidates), time.monotonic()
         return self._seen
 
     def say(self, sentence: str) -> None:
-        """Say a sentence once."""
+        """Pass a note on, unless the same note was given before."""
         if sentence not in self._noted:
             self._noted.add(sentence)
             self._note(sentence)
 
     def count(self) -> int:
-        """Slots that are used.
+        """Return the number of slots in use.
 
         Raises:
             MachineError: No machine of the kind is left.
@@ -113,7 +113,7 @@ class Team:
         return len(self.members)
 
     def submit(self, job: Job) -> int:
-        """Begin a job on any slot; gives its number."""
+        """Submit a job to any slot; return its number."""
         self._submitted += 1
         self._begin(self._submitted, job)
         return self._submitted
@@ -126,7 +126,7 @@ class Team:
         future.add_done_callback(lambda _: self._done.put(number))
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """The number of a job that is done, and the outcome of its candidates.
+        """Wait for a job to finish; return its number and the evaluations of its candidates.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -142,26 +142,26 @@ class Team:
                 return number, self.evaluations(mine)
 
     def _rescue(self) -> None:
-        """Give jobs whose workers are all gone to others."""
+        """Resubmit the jobs whose permitted workers have all gone."""
         there = {member.address for member in self.members}
         for number, mine in list(self._under_way.items()):
             if mine.addresses and not there & set(mine.addresses) and mine.future.status == "pending":
-                del self._under_way[number]  # its callback finds nothing
+                del self._under_way[number]  # so that `wait` ignores the cancelled future
                 mine.future.cancel()
                 self._begin(number, mine.job)
 
     def evaluations(self, mine: UnderWay) -> list[Evaluation]:
-        """The outcome of a job's candidates, with times as the fastest machine of the team would have them."""
+        """Return the evaluations of a job's candidates, with times normalized to the fastest machine of the team."""
         delivery = self.delivered(mine.future, SlotRequest("evaluate"))
         if delivery is None:
             message = "the Dask worker that ran it ended, again and again: it was killed, or its machine is gone"
             return [Evaluation("crashed", diagnostic=message) for _ in mine.job.candidates]
         count = len(mine.job.candidates)
-        found = evaluations(value_of(delivery), count) or no_evaluation(count, "its slot")
-        return [self.normalised(each, delivery.address) for each in found]
+        results = evaluations(value_of(delivery), count) or no_evaluation(count, "its slot")
+        return [self.normalised(each, delivery.address) for each in results]
 
     def normalised(self, found: Evaluation, address: str) -> Evaluation:
-        """An evaluation with the reference kernel's best time of the fastest machine instead of its own."""
+        """Return an evaluation whose quiet reference time is the minimum over all machines of the team so far."""
         samples = found.samples
         if samples is None or not samples.quiet_reference:
             return found
@@ -169,11 +169,11 @@ class Team:
         return replace(found, samples=replace(samples, quiet_reference=min(self._quiet.values())))
 
     def delivered(self, future: Untyped, request: SlotRequest) -> Delivery | None:
-        """What a slot delivered on a request; `None` where Dask gave up, since worker after worker ended over it.
+        """Return the answer of a slot; `None` if Dask gave up because several workers died while they ran the request.
 
         Raises:
             AnswerError: The message does not answer the request.
-            MachineError: The scheduler is gone, or a worker could not do it.
+            MachineError: The scheduler is gone, or a worker could not perform the request.
         """
         status = future.status
         if status == "error":
@@ -187,10 +187,10 @@ class Team:
 
 
 def value_of(delivery: Delivery) -> Untyped:
-    """The value that was delivered.
+    """Return the value of a delivery, or raise its error.
 
     Raises:
-        AutotuneError: An error was delivered.
+        AutotuneError: The delivery is an error.
     """
     if isinstance(delivery.answer, Raised):
         raise delivery.answer.error
@@ -198,25 +198,28 @@ def value_of(delivery: Delivery) -> Untyped:
 
 
 def of_kind(members: Sequence[ClusterMember], slot: Slot) -> list[ClusterMember]:
-    """Members whose slots are of the same kind as one."""
+    """Return the members whose slots are of the same kind as the given one."""
     return [member for member in members if member.slot is not None and member.slot.kind == slot.kind]
 
 
 def compare(members: Sequence[ClusterMember]) -> tuple[list[ClusterMember], list[str]]:
-    """Members of one kind that are fit to be compared, the calmest first; and a sentence on each machine that is not.
+    """Select the members of one kind whose times are comparable, by ascending noise floor.
 
-    Slots of one machine are one: what differs there is noise.
+    The slots of one machine are judged together by their minima, since their differences are noise.
+
+    Returns:
+        Members to use, and a sentence on each machine that is left out or notably slower.
     """
     hosts: dict[str, list[Slot]] = {}
     for member in members:
         if member.slot is not None:
             hosts.setdefault(member.host, []).append(member.slot)
-    least = {
+    minima = {
         host: (min(s.compute_seconds for s in slots), min(s.memory_seconds for s in slots))
         for host, slots in hosts.items()
     }
-    fastest = [min(times) for times in zip(*least.values(), strict=True)]
-    slower = {host: [mine / best for mine, best in zip(times, fastest, strict=True)] for host, times in least.items()}
+    fastest = [min(times) for times in zip(*minima.values(), strict=True)]
+    slower = {host: [mine / best for mine, best in zip(times, fastest, strict=True)] for host, times in minima.items()}
     floors = {host: min(slot.noise_floor for slot in slots) for host, slots in hosts.items()}
     calmest = min((floors[host] for host, over in slower.items() if max(over) <= SLOW), default=inf)
     out, sentences = set[str](), list[str]()
@@ -234,5 +237,5 @@ def compare(members: Sequence[ClusterMember]) -> tuple[list[ClusterMember], list
                 f"machine {host} computes {over[0]:.2f} x slower than another of its kind: its times are divided by "
                 "what the reference kernel takes there"
             )
-    kept = [member for member in members if member.host not in out]
-    return sorted(kept, key=lambda m: (m.slot.noise_floor if m.slot else inf, m.address)), sentences
+    members_used = [member for member in members if member.host not in out]
+    return sorted(members_used, key=lambda m: (m.slot.noise_floor if m.slot else inf, m.address)), sentences

@@ -1,4 +1,4 @@
-"""Addresses of PostgreSQL servers, read by constraints."""
+"""Parsing of PostgreSQL URLs, and the connection parameters that are used with them."""
 
 import sqlalchemy
 from sqlalchemy import URL
@@ -9,7 +9,7 @@ from autotune.store.address import POSTGRES
 
 DRIVER = "postgresql+psycopg"
 FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
-# How long an end of a connection that is gone is waited for, in seconds; libpq's own names. A URL may say otherwise.
+# Timeouts of a lost connection in seconds, under libpq's names. A URL may override them.
 PATIENCE = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -21,16 +21,16 @@ PATIENCE = {
 
 
 def read_address(location: str) -> URL:
-    """The URL of a database on a PostgreSQL server, for the driver that we use.
+    """Parse the URL of a PostgreSQL database and select the driver psycopg.
 
     Raises:
-        StoreError: The text is none; the message does not show it, for what is amiss may be its password.
+        StoreError: The text is not such a URL; the message does not quote it, since it may contain a password.
     """
     if location.count("@") > 1:
         raise StoreError(f"a store's URL must be {FORM} with one @, it has {location.count('@')}; write others as %40")
     try:
         url = sqlalchemy.make_url(POSTGRES.sub(f"{DRIVER}://", location, count=1))
-    except (SQLAlchemyError, ValueError):  # not as a cause: what it says may quote the password
+    except (SQLAlchemyError, ValueError):  # not chained: its message may quote the password
         url = None
     if url is None or not url.database:
         raise StoreError(f"a store's URL must be {FORM}, it is not; write signs in names and passwords as %40 for @")
@@ -38,5 +38,5 @@ def read_address(location: str) -> URL:
 
 
 def libpq_options(url: URL) -> dict[str, object]:
-    """Arguments of the driver besides a URL."""
+    """Return the default connection parameters that a URL does not set itself."""
     return {name: value for name, value in PATIENCE.items() if name not in url.query}

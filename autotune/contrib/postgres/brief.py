@@ -1,7 +1,7 @@
-"""A trial in short: a line of numbers beside each trial on a server.
+"""Summary line: a comma-separated text with the numbers of a trial, stored beside it on a server.
 
-A trial as it is recorded is a kilobyte and more of JSON, a million of them 1.5 GB: more than can be read in seconds.
-Nine fields of it are what is counted and added up; of what is best the whole trial is read.
+A recorded trial is more than a kilobyte of JSON, a million of them 1.5 GB, which takes too long to read. An overview
+aggregates nine fields, which this line holds; only the best trials are read whole.
 """
 
 import copy
@@ -17,21 +17,21 @@ from autotune.store.frames import PHASES
 from autotune.store.header import BRIEF
 from autotune.store.sweep import TRIAL, decode
 
-FIELDS = ("number", "outcome", "seconds_median", "seconds_normalised", *PHASES)  # of a brief text, in order
+FIELDS = ("number", "outcome", "seconds_median", "seconds_normalised", *PHASES)  # of a summary line, in order
 CHUNK = 1000  # trials that are read whole at a time
 
 
 def with_brief(record: FrozenTrial) -> FrozenTrial:
-    """A record as a server keeps it."""
+    """Return a copy of a record with its summary line as a system attribute."""
     if TRIAL not in record.user_attrs:
         return record
-    kept = copy.copy(record)
-    kept.system_attrs = {**record.system_attrs, BRIEF: write_brief(decode(record.user_attrs[TRIAL], 0, "the record"))}
-    return kept
+    copied = copy.copy(record)
+    copied.system_attrs = {**record.system_attrs, BRIEF: write_brief(decode(record.user_attrs[TRIAL], 0, "the record"))}
+    return copied
 
 
 def write_brief(trial: Trial) -> str:
-    """A trial in short.
+    """Return the summary line of a trial.
 
     Example:
         >>> write_brief(Trial("t", 7, {}, "crashed", "key", "family", phases={"transform": 0.5, "jit": 0.25}))
@@ -44,8 +44,8 @@ def write_brief(trial: Trial) -> str:
 
 
 def read_trials(connection: Connection, rows: Sequence[int]) -> dict[int, Trial]:
-    """Some trials, whole, by their rows' ids; what is none is left out."""
-    found: dict[int, Any] = {}
+    """Read whole trials by the ids of their rows; rows without a recorded trial are left out."""
+    texts: dict[int, Any] = {}
     for start in range(0, len(rows), CHUNK):
-        found |= read_values(connection, rows[start : start + CHUNK], TRIAL)
-    return {row: decode(data, row, "a trial of the database") for row, data in found.items() if data is not None}
+        texts |= read_values(connection, rows[start : start + CHUNK], TRIAL)
+    return {row: decode(data, row, "a trial of the database") for row, data in texts.items() if data is not None}

@@ -1,4 +1,4 @@
-"""A store on a PostgreSQL server: opened, made where there is none, and its studies as logs."""
+"""Store on a PostgreSQL server: opening and creating it, and access to its studies as logs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -23,16 +23,16 @@ from autotune.store.log import LogEntry
 from autotune.store.room import Pause
 
 T = TypeVar("T")
-BATCH = 500  # trials of one transaction of a copy
-OPENING = offset_of("autotune opens a store")  # lock for creating tables
+BATCH = 500  # trials per transaction when a store is copied
+OPENING = offset_of("autotune opens a store")  # advisory lock for creating tables
 
 
 class Database:
-    """A store on a server.
+    """Store on a PostgreSQL server.
 
     Attributes:
-        server: The server.
-        storage: Optuna's storage of the same database, for studies and their attributes; it connects for each call.
+        server: Connection to the server.
+        storage: Optuna's storage of the same database, for studies and their attributes; it reconnects for each call.
     """
 
     def __init__(self, server: Server, storage: BaseStorage) -> None:
@@ -42,46 +42,46 @@ class Database:
 
     @property
     def locks(self) -> Locks:
-        """Locks that live as long as the connection."""
+        """Advisory locks, which the server releases with the connection."""
         return self.server
 
     def wait_with(self, pause: Pause | None) -> None:
-        """Call a function with a sentence while the server is away; without, that is an error."""
+        """Set the function that is called with a message while the server is away; `None` makes that an error."""
         self.server.pause = pause
 
     def patiently(self, action: Callable[[], T]) -> T:
-        """Do what needs the server; while it is away, wait and do it again."""
+        """Run an action on the server; retry while the server is away."""
         return self.server.patiently(action)
 
     def close(self) -> None:
-        """End the connection, and with it all locks."""
+        """Close the connection, which releases all locks."""
         self.server.close()
 
     def ids(self, names: Iterable[str]) -> dict[str, int]:
-        """Ids of studies by their names; those that there are."""
+        """Return the ids of the studies that exist, by name."""
         wanted = list(names)
         if not self._ids.keys() >= set(wanted):
             self._ids = self.server.ask(study_ids)
         return {name: self._ids[name] for name in wanted if name in self._ids}
 
     def count(self, names: Iterable[str]) -> int:
-        """How many trials some studies have."""
+        """Return the number of trials in some studies."""
         ids = list(self.ids(names).values())
         return self.server.ask(lambda connection: count_trials(connection, ids))
 
     def log(self, name: str, key: str) -> "TableLog":
-        """The records of a study, which is made where there is none."""
+        """Return the log of a study, which is created if it does not exist."""
         if not self.ids([name]):
             self._create(name)
         return TableLog(self, name, self.ids([name])[name], key)
 
     def _create(self, name: str) -> None:
-        with suppress(DuplicatedStudyError):  # another process was faster
+        with suppress(DuplicatedStudyError):  # another process created it first
             self.server.patiently(lambda: self.storage.create_new_study([StudyDirection.MINIMIZE], name))
 
 
 class TableLog:
-    """A study in Optuna's tables on a server."""
+    """Log of one study, stored in Optuna's tables on a server."""
 
     def __init__(self, database: Database, name: str, study: int, key: str) -> None:
         self.name = name
@@ -93,7 +93,7 @@ class TableLog:
         self._last = 0  # id of the trial read last
 
     def about(self) -> dict[str, Any]:
-        """User attributes of the study."""
+        """Return the user attributes of the study."""
         return self._server.patiently(lambda: self._storage.get_study_user_attrs(self.study))
 
     def tell(self, key: str, value: object) -> None:
@@ -101,7 +101,7 @@ class TableLog:
         self._server.patiently(lambda: self._storage.set_study_user_attr(self.study, key, value))
 
     def news(self) -> list[LogEntry]:
-        """What was recorded since the last call."""
+        """Return the entries recorded since the last call."""
         fresh = self._server.ask(self._fresh)
         self._read += len(fresh)
         self._last = fresh[-1][0] if fresh else self._last
@@ -111,7 +111,10 @@ class TableLog:
         return read_entries(connection, self.study, self._key, self._last)
 
     def add(self, record: FrozenTrial, is_known: Callable[[Sequence[LogEntry]], bool]) -> None:
-        """Record a finished trial, unless it is there: after a lost connection that is unknown."""
+        """Record a finished trial unless it is recorded already.
+
+        After a lost connection it is unknown whether the transaction was committed, so a retry asks `is_known`.
+        """
 
         def write(connection: Connection) -> None:
             lock_study(connection, self.study)
@@ -122,13 +125,13 @@ class TableLog:
         self._server.run(write)
 
     def extend(self, records: Sequence[FrozenTrial]) -> None:
-        """Record trials, some hundreds a transaction; the log must be read to its end."""
+        """Record trials, `BATCH` per transaction; the log must have been read to its end."""
         for start in range(0, len(records), BATCH):
             some = [with_brief(record) for record in records[start : start + BATCH]]
 
             def write(connection: Connection, some: Sequence[FrozenTrial] = some) -> None:
                 lock_study(connection, self.study)
-                if not self._fresh(connection):  # else the last attempt was taken, and only its answer lost
+                if not self._fresh(connection):  # else the previous attempt was committed and only the answer lost
                     append(connection, self.study, self._read, some)
 
             self._server.run(write)
@@ -136,16 +139,16 @@ class TableLog:
 
 
 def open_postgres(location: str, *, create: bool, writable: bool) -> Database:
-    """Connect to a store on a server; an empty database gets its tables and its header if `create`.
+    """Connect to a store on a server; create its tables and header in an empty database if `create` is true.
 
     Args:
         location: URL of the database.
-        create: Make the store where the database is empty.
-        writable: Whether it is opened for writing.
+        create: Whether to create the store if the database is empty.
+        writable: Whether the store is opened for writing.
 
     Raises:
-        StoreError: The URL is none, the database is missing, of something else or of another version, or the driver is
-            not installed.
+        StoreError: The URL is invalid, the database is missing, holds something else or another version, or the driver
+            is not installed.
     """
     server = Server(location, writable=writable)
     try:
@@ -159,7 +162,7 @@ def open_postgres(location: str, *, create: bool, writable: bool) -> Database:
 
 
 def made(connection: Connection, server: Server) -> Database:
-    """A store that is there in any case, made by one at a time: the lock ends with the transaction."""
+    """Open a store and create what is missing; a lock until the end of the transaction excludes other creators."""
     connection.execute(select(func.pg_advisory_xact_lock(literal(OPENING, BigInteger))))
     check_tables(connection, server.where, create=True)
     storage = storage_of(server, create=True)
@@ -169,26 +172,30 @@ def made(connection: Connection, server: Server) -> Database:
 
 
 def checked(server: Server, storage: BaseStorage, studies: dict[str, int] | None = None) -> Database:
-    """A database whose first study is the header."""
-    found = server.run(study_ids) if studies is None else studies
-    check_header(server.where, next(iter(found), None))
+    """Check that the first study of a database is the header, and return the database."""
+    ids = server.run(study_ids) if studies is None else studies
+    check_header(server.where, next(iter(ids), None))
     return Database(server, storage)
 
 
 def check_tables(connection: Connection, where: str, *, create: bool) -> None:
-    """Raise unless a database has Optuna's tables, or none at all and may get them."""
-    found = set(sqlalchemy.inspect(connection).get_table_names())
-    if not found and not create:
+    """Check that a database has Optuna's tables, or no table at all if they may be created.
+
+    Raises:
+        StoreError: The database is empty and must not be, or it holds other tables.
+    """
+    tables = set(sqlalchemy.inspect(connection).get_table_names())
+    if not tables and not create:
         raise StoreError(f"store must exist to be read; {where} is empty; run `autotune tune` or pass --store PATH")
-    if found and not found >= OPTUNA:
+    if tables and not tables >= OPTUNA:
         raise StoreError(
-            f"a store's database must be its own, {where} holds {min(found - OPTUNA, default='half a store')}; "
+            f"a store's database must be its own, {where} holds {min(tables - OPTUNA, default='half a store')}; "
             "name an empty one"
         )
 
 
 def storage_of(server: Server, *, create: bool) -> RDBStorage:
-    """Optuna's storage of a database; braces in a URL would be taken for its templates."""
+    """Return Optuna's storage of a database; braces are doubled because Optuna formats the URL as a template."""
     url = server.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     options = {"poolclass": NullPool, "connect_args": libpq_options(server.url)}
     return RDBStorage(url, options, skip_table_creation=not create)

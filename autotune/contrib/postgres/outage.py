@@ -1,4 +1,4 @@
-"""A server that is away or full: calls are retried, as long as a pause is given."""
+"""Retry of database calls while the server is unreachable or its disk is full."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,28 +10,28 @@ from autotune.store.room import Pause
 
 T = TypeVar("T")
 FULL = "53100"  # SQLSTATE of a full disk
-# Classes of SQLSTATE: no connection; too few resources.
+# SQLSTATE classes: connection exception, insufficient resources.
 AWAY_CLASSES = ("08", "53")
-# Ended by an administrator, by a crash, not up yet, idle for too long; the disk failed.
+# SQLSTATE: admin shutdown, crash shutdown, cannot connect now, idle session timeout, I/O error.
 AWAY = ("57P01", "57P02", "57P03", "57P05", "58030")
 
 
 def with_server(action: Callable[[], T], where: str, pause: Pause | None) -> T:
-    """Do what needs a server; while it is away or full, wait and do it again.
+    """Run an action on a server; retry while the server is away or its disk is full.
 
     Args:
-        action: What asks the server; where it fails, the server took nothing, or doing it again changes nothing.
+        action: Function that calls the server; it must be safe to repeat after a failure.
         where: Address of the server, for the message.
-        pause: Called with a sentence, again and again, while the server is away; `None` makes that an error.
+        pause: Function called with a message before each retry; `None` lets the error pass.
     """
     while True:
         try:
             return action()
         except Exception as error:
-            found = database_error(error)
-            if pause is None or found is None or not is_away(found):
+            cause = database_error(error)
+            if pause is None or cause is None or not is_away(cause):
                 raise
-            reason, is_full = said(found), state_of(found) == FULL
+            reason, is_full = said(cause), state_of(cause) == FULL
         if is_full:
             pause(f"store must have room; the disk of the server of {where} is full; make room, the sweep waits")
         else:
@@ -39,12 +39,12 @@ def with_server(action: Callable[[], T], where: str, pause: Pause | None) -> T:
 
 
 def state_of(error: DBAPIError) -> str | None:
-    """The server's code of an error; `None` where no server answered."""
+    """Return the SQLSTATE of an error; `None` if no server answered."""
     return getattr(error.orig, "sqlstate", None)
 
 
 def is_away(error: DBAPIError) -> bool:
-    """Return whether an error goes away when the server comes back or has room again."""
+    """Return whether an error is temporary: the server is unreachable or lacks resources."""
     state = state_of(error)
     if state is None:
         return error.connection_invalidated or isinstance(error, OperationalError)

@@ -1,4 +1,4 @@
-"""What a store on a server holds: only what is shown is read, however many trials there are."""
+"""Overview of a store on a server, aggregated by the server so that few trials are read."""
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from autotune.store.frames import PHASES, row
 from autotune.store.plain_errors import plain_errors
 from autotune.store.store import Store
 
-FIRST = 1000  # trials of a sweep among which its default config is looked for; a search begins with it
+FIRST = 1000  # trials of a sweep searched for its default config, with which a search begins
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers of a server about studies, by their ids.
+    """Results of the queries about studies, by study id.
 
     Attributes:
         counted: Totals by outcome.
         improved: Trials that were faster than all before them.
         best: Best trials, fastest first.
-        defaults: Default configs, where they are recorded.
+        defaults: Default configs of the studies that record one.
     """
 
     counted: Mapping[int, list[totals.Total]]
@@ -40,34 +40,34 @@ class Answers:
 
 
 def overview(location: str, payload: str | None, top: int) -> Overview:
-    """An overview of a store on a server, which adds up what is shown.
+    """Return the overview of a store on a server, which aggregates the trials.
 
     Args:
         location: URL of the database.
-        payload: Only sweeps of this payload.
-        top: Most trials of a task whose configs are shown.
+        payload: Payload whose sweeps are included; `None` for all.
+        top: Maximum number of trials per task whose configs are shown.
 
     Raises:
         StoreError: The store is missing or damaged, or holds no such payload.
     """
     with Store.read(location) as store, plain_errors(store.where):
         roofs = roofs_of([one for one in store.summaries() if payload in (None, one.get("payload"))])
-        every = store.abouts()
-        abouts = {name: about for name, about in every.items() if payload in (None, about["payload"])}
+        all_abouts = store.abouts()
+        abouts = {name: about for name, about in all_abouts.items() if payload in (None, about["payload"])}
         if not isinstance(store.database, Database) or not abouts:
-            check_payload(payload, every, found=False)
+            check_payload(payload, all_abouts, found=False)
             return Overview((), top, roofs)
         ids = store.database.ids(abouts)
         only = None if payload is None else list(ids.values())
         answers = store.database.server.run(lambda connection: ask(connection, abouts, ids, only, top))
-    held = {name: study for name, study in ids.items() if study in answers.counted}
-    check_payload(payload, every, found=bool(held))
-    figures = tuple(figures_of(name, abouts[name], study, answers, roofs) for name, study in held.items())
+    studies = {name: study for name, study in ids.items() if study in answers.counted}
+    check_payload(payload, all_abouts, found=bool(studies))
+    figures = tuple(figures_of(name, abouts[name], study, answers, roofs) for name, study in studies.items())
     return Overview(figures, top, roofs, names_in(abouts))
 
 
 def ask(connection: Connection, abouts: Abouts, ids: Mapping[str, int], only: totals.Studies, top: int) -> Answers:
-    """Let a server add up what is shown of some sweeps."""
+    """Query the aggregates of some sweeps."""
     wanted = set(ids.values())
     improved: dict[int, list[totals.Improvement]] = {}
     for measured in totals.read_improvements(connection, only):
@@ -82,18 +82,18 @@ def ask(connection: Connection, abouts: Abouts, ids: Mapping[str, int], only: to
 
 
 def read_counts(connection: Connection, wanted: Set[int], only: totals.Studies) -> dict[int, list[totals.Total]]:
-    """Totals by outcome of some studies; what has no line of numbers is read whole."""
-    found = [total for total in totals.read_totals(connection, only) if total.study in wanted]
-    bare = [total.study for total in found if not total.outcome]
+    """Return totals by outcome of some studies; trials without a summary line are read whole."""
+    summed = [total for total in totals.read_totals(connection, only) if total.study in wanted]
+    bare = [total.study for total in summed if not total.outcome]
     counted: dict[int, list[totals.Total]] = {}
-    for total in found + (totals.read_bare(connection, bare) if bare else []):
+    for total in summed + (totals.read_bare(connection, bare) if bare else []):
         if total.outcome:
             counted.setdefault(total.study, []).append(total)
     return counted
 
 
 def figures_of(name: str, about: Mapping[str, Any], study: int, answers: Answers, roofs: Roofs | None) -> SweepFigures:
-    """What a study comes to, of a server's answers."""
+    """Return the figures of one study from the results of the queries."""
     counted, improved = answers.counted[study], answers.improved.get(study, [])
     outcomes: dict[str, int] = {}
     for total in counted:
@@ -112,35 +112,35 @@ def figures_of(name: str, about: Mapping[str, Any], study: int, answers: Answers
 
 
 def facts_of(about: Mapping[str, Any]) -> dict[str, str]:
-    """What tells a sweep from others of the same task."""
+    """Return payload, task, machine and compiler of a sweep."""
     identity = about.get("identity", {})
     named = {name: str(identity.get(name, "")) for name in ("machine", "compiler")}
     return {"payload": str(about["payload"]), "task": str(about["task"]), **named}
 
 
 def plain(trial: Trial, about: Mapping[str, Any]) -> dict[str, Any]:
-    """A trial as a row, with its knobs in one field."""
+    """Return a trial as a row, with its config in one field."""
     return row(trial, dict(about)) | {"config": dict(sorted(trial.config.items()))}
 
 
 def read_defaults(connection: Connection, abouts: Abouts, ids: Mapping[str, int]) -> dict[int, DefaultConfig]:
-    """Default configs of sweeps, with the time of their trials: nearly always the first ones."""
+    """Return the default configs of sweeps with the times of their trials, which are nearly always the first."""
     wanted = {ids[name]: about["default"] for name, about in abouts.items() if "default" in about}
     first = totals.read_first(connection, list(wanted)) if wanted else {}
-    found = {}
+    defaults = {}
     for study, config in wanted.items():
         trial = first.get(study)
         if trial is None:
-            found[study] = DefaultConfig(config, None)
+            defaults[study] = DefaultConfig(config, None)
         elif trial.config == config and not trial.twin:
-            found[study] = DefaultConfig(config, trial.seconds if trial.outcome == "ok" else None)
+            defaults[study] = DefaultConfig(config, trial.seconds if trial.outcome == "ok" else None)
         else:
-            found[study] = read_default(connection, study, config)
-    return found
+            defaults[study] = read_default(connection, study, config)
+    return defaults
 
 
 def read_default(connection: Connection, study: int, config: Config) -> DefaultConfig:
-    """The default config of a sweep, and the time of its trial, or of the one that this is a duplicate of."""
+    """Search the first trials of a sweep for its default config; follow a duplicate to the original for the time."""
     rows = totals.read_beginning(connection, study, FIRST)
     trial = next((found for found in in_turn(connection, rows) if found.config == config), None)
     if trial is not None and trial.twin:
@@ -150,9 +150,9 @@ def read_default(connection: Connection, study: int, config: Config) -> DefaultC
 
 
 def in_turn(connection: Connection, rows: list[int]) -> Iterator[Trial]:
-    """The first trials of a sweep, read whole: one, then more at a time."""
+    """Yield the first trials of a sweep, read whole in batches of 1, 8, 64, ... rows."""
     start, size = 0, 1
     while start < len(rows):
-        found = read_trials(connection, rows[start : start + size])
-        yield from (found[row] for row in rows[start : start + size] if row in found)
+        trials = read_trials(connection, rows[start : start + size])
+        yield from (trials[row] for row in rows[start : start + size] if row in trials)
         start, size = start + size, 8 * size

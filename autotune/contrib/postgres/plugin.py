@@ -1,4 +1,4 @@
-"""The feature as stores know it."""
+"""Plug-in that opens stores on PostgreSQL servers."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def overview_of(location: str, payload: str | None, top: int) -> "Overview":
-    """The overview of a store; imports what reports need."""
+    """Return the overview of a store; the modules that reports need are imported on the first call."""
     from autotune.contrib.postgres.overview import overview
 
     return overview(location, payload, top)

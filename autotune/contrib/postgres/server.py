@@ -1,4 +1,4 @@
-"""One connection to a PostgreSQL server: made again when it was lost, with the claims that live in it."""
+"""Connection to a PostgreSQL server that is re-established when it is lost, together with its advisory locks."""
 
 import threading
 from collections.abc import Callable
@@ -21,18 +21,18 @@ from autotune.store.locks import offset_of
 from autotune.store.room import Pause
 
 T = TypeVar("T")
-LEAST_VERSION = (13,)  # the oldest that is tried; older ones are no longer maintained
+LEAST_VERSION = (13,)  # oldest version tested; older ones are no longer maintained
 NUMBER = bindparam("number", type_=BigInteger)
 TAKE, RELEASE = (select(of(NUMBER)) for of in (func.pg_try_advisory_lock, func.pg_advisory_unlock))
 
 
 class Server:
-    """A PostgreSQL server, as one tuner or reader uses it; threads may share it.
+    """Connection of one tuner or reader to a PostgreSQL server; threads may share it.
 
     Attributes:
-        where: Address of the server, without the password.
-        pause: Called with a sentence while the server is away; without, that is an error.
-        url: Address as the driver takes it, with the password.
+        where: URL of the server without the password.
+        pause: Function called with a message while the server is away; `None` makes that an error.
+        url: URL for the driver, with the password.
     """
 
     def __init__(self, location: str, *, writable: bool = True) -> None:
@@ -55,20 +55,20 @@ class Server:
         self._turn = threading.RLock()
 
     def patiently(self, action: Callable[[], T]) -> T:
-        """Do what needs the server; while it is away, wait as `pause` says and do it again."""
+        """Run an action on the server; while the server is away, call `pause` and retry."""
         return with_server(action, self.where, self.pause)
 
     def run(self, action: Callable[[Connection], T]) -> T:
-        """Do something in one transaction; while the server is away, wait and do it again.
+        """Run an action in one transaction (READ COMMITTED); retry while the server is away.
 
         Args:
-            action: What is done; it may be called again although the server took it, if the answer was lost. What it
-                reads after a lock was written before.
+            action: Function of the connection. It may be repeated after a commit whose answer was lost. What it reads
+                after taking a lock includes all earlier commits.
         """
         return self.patiently(partial(self._run, "READ COMMITTED", action))
 
     def ask(self, action: Callable[[Connection], T]) -> T:
-        """Do something of one statement, without a transaction's begin and end: a third of the time."""
+        """Run an action of one statement in autocommit mode, which takes a third of the time of a transaction."""
         return self.patiently(partial(self._run, "AUTOCOMMIT", action))
 
     def _run(self, level: IsolationLevel, action: Callable[[Connection], T]) -> T:
@@ -83,7 +83,7 @@ class Server:
                 raise
 
     def _connect(self) -> Connection:
-        """The connection; a new one takes the claims again, those that were not taken meanwhile."""
+        """Return the connection; a new one takes the advisory locks again, except those that others took meanwhile."""
         if self._connection is None:
             connection = self._engine.connect().execution_options(**self._options)
             self._connection = connection
@@ -99,7 +99,7 @@ class Server:
         return self._connection
 
     def _drop(self) -> None:
-        """Forget a connection that is of no use."""
+        """Invalidate and close a broken connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(SQLAlchemyError):
@@ -107,7 +107,7 @@ class Server:
                 connection.close()
 
     def take(self, key: str) -> bool:
-        """Lock a trial; false if another connection has it."""
+        """Take the advisory lock of a trial; return false if another connection holds it."""
         number = offset_of(key)
         if number in self._claims:
             return True
@@ -117,12 +117,12 @@ class Server:
         return True
 
     def release(self, key: str) -> None:
-        """Give a lock back."""
+        """Release the advisory lock of a trial."""
         number = offset_of(key)
         self._claims.discard(number)
         self.ask(lambda connection: connection.execute(RELEASE, {"number": number}).scalar_one())
 
     def close(self) -> None:
-        """End the connection, and with it all locks."""
+        """Close the connection, which releases all locks."""
         self._claims.clear()
         self._drop()

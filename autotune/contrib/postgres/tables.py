@@ -1,8 +1,8 @@
-"""Optuna's tables, read and written by SQL: the only file that knows their columns.
+"""Direct SQL access to Optuna's tables; no other module depends on their columns.
 
-Optuna's own storage makes these tables, and anything of Optuna opens them. But it takes three statements a knob to add
-a trial, and builds an object a knob to read one: 30 ms a trial of 22 knobs, and 15 GB for a million trials. What is
-written here is what it would have written (a test holds it to that), in six statements a trial.
+Optuna's own storage creates these tables, and all of Optuna's tools can open them. But it executes three statements per
+knob to add a trial and builds one object per knob to read it: 30 ms per trial of 22 knobs, and 15 GB for a million
+trials. This module writes the same rows (a test compares them) with six statements per trial.
 """
 
 import json
@@ -73,10 +73,11 @@ ATTRIBUTES, SYSTEM_ATTRIBUTES = (
     )
     for kind in ("user", "system")
 )
-OPTUNA = frozenset({"studies", "trials", "version_info", "alembic_version"})  # that Optuna's databases have
+OPTUNA = frozenset({"studies", "trials", "version_info", "alembic_version"})  # identify an Optuna database
 
-# Statements of every trial, made once: that is half of the time of one. Id, number and an attribute of trials, those
-# without it too; those of a study behind an id; the row of a study, exclusively.
+# Statements that are executed for every trial; building them takes half of the time, so it is done once.
+# ATTRIBUTE: id, number and one user attribute (or null) of trials. ENTRIES: the same for trials of a study after an id.
+# LOCK: exclusive lock of the row of a study.
 ATTRIBUTE = select(TRIALS.c.trial_id, TRIALS.c.number, ATTRIBUTES.c.value_json).select_from(
     TRIALS.outerjoin(ATTRIBUTES, and_(ATTRIBUTES.c.trial_id == TRIALS.c.trial_id, ATTRIBUTES.c.key == bindparam("key")))
 )
@@ -88,41 +89,41 @@ ADD = insert(TRIALS).returning(TRIALS.c.trial_id, sort_by_parameter_order=True)
 
 
 def study_ids(connection: Connection) -> dict[str, int]:
-    """Names and ids of all studies, oldest first."""
-    found = connection.execute(select(STUDIES.c.study_name, STUDIES.c.study_id).order_by(STUDIES.c.study_id))
-    return {row.study_name: row.study_id for row in found}
+    """Return the ids of all studies by name, oldest first."""
+    rows = connection.execute(select(STUDIES.c.study_name, STUDIES.c.study_id).order_by(STUDIES.c.study_id))
+    return {row.study_name: row.study_id for row in rows}
 
 
 def lock_study(connection: Connection, study: int) -> None:
-    """Keep others from adding to a study before this transaction ends, as Optuna does; so ids grow as trials appear."""
+    """Lock a study until this transaction ends, as Optuna does, so that trials appear in the order of their ids."""
     connection.execute(LOCK, {"study": study})
 
 
 def count_trials(connection: Connection, studies: Sequence[int]) -> int:
-    """How many trials some studies have."""
+    """Return the number of trials in some studies."""
     return connection.execute(select(func.count()).where(TRIALS.c.study_id.in_(studies))).scalar_one()
 
 
 def read_entries(connection: Connection, study: int, key: str, after: int) -> list[tuple[int, LogEntry]]:
-    """Entries of a study behind a trial's id, each with its own, as they were recorded; the value is an attribute's."""
-    found = connection.execute(ENTRIES, {"key": key, "study": study, "after": after})
-    return [(row, LogEntry(number, load(text))) for row, number, text in found]
+    """Return the entries of a study after a trial id, with their trial ids; the value is the attribute `key`."""
+    rows = connection.execute(ENTRIES, {"key": key, "study": study, "after": after})
+    return [(row, LogEntry(number, load(text))) for row, number, text in rows]
 
 
 def read_values(connection: Connection, trials: Sequence[int], key: str) -> dict[int, object]:
-    """An attribute of some trials by their ids."""
-    found = connection.execute(ATTRIBUTE.where(TRIALS.c.trial_id.in_(trials)), {"key": key})
-    return {row: load(text) for row, _, text in found}
+    """Return the user attribute `key` of some trials, by trial id."""
+    rows = connection.execute(ATTRIBUTE.where(TRIALS.c.trial_id.in_(trials)), {"key": key})
+    return {row: load(text) for row, _, text in rows}
 
 
 def append(connection: Connection, study: int, number: int, records: Sequence[FrozenTrial]) -> None:
-    """Add finished trials of one objective to a study that is locked.
+    """Insert finished single-objective trials into a locked study.
 
     Args:
-        connection: Connection in the transaction that has the lock.
+        connection: Connection in the transaction that holds the lock.
         study: Id of the study.
-        number: Trials that the study has.
-        records: Trials as `optuna.trial.create_trial` makes them.
+        number: Number of trials already in the study.
+        records: Trials as `optuna.trial.create_trial` returns them.
     """
     rows = [
         {
@@ -135,11 +136,11 @@ def append(connection: Connection, study: int, number: int, records: Sequence[Fr
         for index, record in enumerate(records)
     ]
     ids = connection.execute(ADD, rows).scalars().all()
-    known = list(zip(ids, records, strict=True))
-    write(connection, VALUES, (value_of(row, record.value) for row, record in known if record.value is not None))
-    write(connection, PARAMS, (param for row, record in known for param in params_of(row, record)))
-    write(connection, ATTRIBUTES, (a for row, record in known for a in texts(row, record.user_attrs)))
-    write(connection, SYSTEM_ATTRIBUTES, (a for row, record in known for a in texts(row, record.system_attrs)))
+    numbered = list(zip(ids, records, strict=True))
+    write(connection, VALUES, (value_of(row, record.value) for row, record in numbered if record.value is not None))
+    write(connection, PARAMS, (param for row, record in numbered for param in params_of(row, record)))
+    write(connection, ATTRIBUTES, (a for row, record in numbered for a in texts(row, record.user_attrs)))
+    write(connection, SYSTEM_ATTRIBUTES, (a for row, record in numbered for a in texts(row, record.system_attrs)))
 
 
 def write(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
@@ -149,13 +150,13 @@ def write(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) 
 
 
 def value_of(trial: int, value: float) -> dict[str, Any]:
-    """The row of a trial's value; an infinite one is only a type."""
+    """Return the row of a trial's value; an infinite value is stored as its type only."""
     kind = "FINITE" if abs(value) != float("inf") else "INF_POS" if value > 0 else "INF_NEG"
     return {"trial_id": trial, "objective": 0, "value": value if kind == "FINITE" else None, "value_type": kind}
 
 
 def params_of(trial: int, record: FrozenTrial) -> Iterator[dict[str, Any]]:
-    """Rows of a trial's knobs."""
+    """Yield the rows of a trial's parameters."""
     for name, value in record.params.items():
         distribution = record.distributions[name]
         yield {
@@ -167,16 +168,16 @@ def params_of(trial: int, record: FrozenTrial) -> Iterator[dict[str, Any]]:
 
 
 def texts(trial: int, attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows of a trial's attributes."""
+    """Yield the rows of a trial's attributes."""
     for key, value in attributes.items():
         yield {"trial_id": trial, "key": key, "value_json": json.dumps(value)}
 
 
 def in_utc(time: datetime | None) -> datetime | None:
-    """A local time as Optuna 5 stores it."""
+    """Convert a local time to naive UTC, as Optuna 5 stores it."""
     return time.astimezone(UTC).replace(tzinfo=None) if time is not None else None
 
 
 def load(text: str | None) -> object:
-    """The value of an attribute; `None` where it is missing."""
+    """Decode the value of an attribute; `None` if it is missing."""
     return json.loads(text) if text is not None else None
