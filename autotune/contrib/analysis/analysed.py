@@ -1,4 +1,4 @@
-"""Analysed: all that is known of a program before it runs, put together for a terminal and for a page."""
+"""Static analyses of a program, collected for the terminal and for the HTML page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ ARENA = next(stage for stage in COMPILED if stage == "arena")
 
 @dataclass(frozen=True)
 class CacheTraffic:
-    """What a cache fetches in a call of the plain loops.
+    """Bytes that a cache level fetches during one call of the unscheduled loops.
 
     Attributes:
         name: Level of the cache.
         bytes: Size of the cache.
-        fetched: Bytes that it fetches for every op, in the order of their numbers.
+        fetched: Bytes fetched for each operation, by operation number.
     """
 
     name: str
@@ -40,15 +40,15 @@ class CacheTraffic:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All that is known of a program before it runs.
+    """Results of the static analyses of a program.
 
     Attributes:
         payload: Name of the payload.
-        facts: What was read off it.
-        reuses: Accesses of each op by their distance.
-        caches: What every cache of the machine fetches.
-        agreements: Small cases of ops: prediction beside simulation, one of each kind of loops.
-        plan: The arena of the program as it is scheduled; `None` where it has none.
+        facts: Facts of its operations and values.
+        reuses: Reuse distances of the accesses of each operation.
+        caches: Traffic of each cache of the machine.
+        agreements: Predicted and simulated misses of a small case of each kind of loop nest.
+        plan: Buffer plan of the scheduled program's arena; `None` if it has none.
         configs: Config of every task, by tag.
     """
 
@@ -64,14 +64,14 @@ class Analysis:
 def analyse_program(
     payload: Payload, text: str, candidate: Candidate, tasks: Sequence[Scheduled], machine: Machine
 ) -> Analysis:
-    """Read a program, evaluate it, and compile it as far as its arena.
+    """Analyse and evaluate a program, and compile it up to the planning of its arena.
 
     Args:
         payload: The payload.
-        text: Module of it with its tasks tagged.
-        candidate: How it is compiled.
-        tasks: Tasks of it with their configs.
-        machine: The host, for its caches.
+        text: Module of the payload with tagged tasks.
+        candidate: Script and pipeline to compile it with.
+        tasks: Tasks of the payload with their configs.
+        machine: Machine whose caches are modelled.
 
     Raises:
         PayloadError: The program cannot be read.
@@ -96,7 +96,7 @@ def analyse_program(
 
 
 def analyse_bundle(folder: Path) -> Analysis:
-    """The analyses of a bundle's winner.
+    """Analyse the winner of a bundle.
 
     Raises:
         BundleError: The bundle is incomplete or edited.
@@ -112,8 +112,8 @@ def analyse_bundle(folder: Path) -> Analysis:
 
 
 def one_of_each(ops: tuple[ProgramOp, ...]) -> list[ProgramOp]:
-    """The first op of each kind of loops: kind, number of loops, and which of them each array follows."""
-    found: dict[object, ProgramOp] = {}
+    """Return the first operation of each kind of loop nest: equal kind, number of loops and indexing of operands."""
+    representatives: dict[object, ProgramOp] = {}
     for op in ops:
-        found.setdefault((op.kind, len(op.sizes), tuple(access.terms for access in op.accesses)), op)
-    return list(found.values())
+        representatives.setdefault((op.kind, len(op.sizes), tuple(access.terms for access in op.accesses)), op)
+    return list(representatives.values())

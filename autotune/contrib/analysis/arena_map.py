@@ -1,4 +1,4 @@
-"""The arena over time, as text: which buffer lies where while the program goes from step to step."""
+"""Text map of an arena: buffer offsets over the steps of the program."""
 
 from string import ascii_letters
 
@@ -8,10 +8,10 @@ FREE, SHARED = ".", "+"
 
 
 def draw_map(plan: BufferPlan, width: int, height: int) -> list[str]:
-    """The arena as lines of text: bytes from bottom to top, steps from left to right.
+    """Draw an arena as lines of text, with bytes from bottom to top and steps from left to right.
 
-    A letter is a buffer, the first in the text ``a``; `FREE` is unused space, `SHARED` a cell that several
-    buffers lie in, since a cell stands for many bytes and steps.
+    Each buffer is a letter, the first one ``a``; `FREE` marks unused cells and `SHARED` those that several buffers
+    occupy, because a cell covers many bytes and steps.
 
     Example:
         >>> from autotune.core.arena_plan import Lifetime, place
@@ -31,11 +31,11 @@ def draw_map(plan: BufferPlan, width: int, height: int) -> list[str]:
 
 
 def span(begin: int, end: int, whole: int, cells: int) -> range:
-    """Cells that a part of a whole reaches into."""
+    """Return the cells that the interval ``[begin, end)`` of ``[0, whole)`` overlaps, at least one."""
     return range(begin * cells // whole, max(begin * cells // whole + 1, -(-end * cells // whole)))
 
 
 def live_bytes(plan: BufferPlan) -> list[int]:
-    """Bytes of the buffers that live at each step."""
+    """Return the number of live bytes at each step."""
     steps = 1 + max((buffer.last for buffer in plan.buffers), default=0)
     return [sum(b.room for b in plan.buffers if b.first <= step <= b.last) for step in range(steps)]

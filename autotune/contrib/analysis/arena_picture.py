@@ -1,4 +1,4 @@
-"""The arena over time: which buffer lies at which bytes, from its first use to its last."""
+"""Plot of an arena: the bytes of each buffer from its first use to its last."""
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -12,7 +12,7 @@ from autotune.reports.pictures.style import GREY, SETTINGS, colour_of, figure_of
 
 
 def draw_arena(payload: str, plan: BufferPlan) -> Picture:
-    """The picture of a plan that has buffers."""
+    """Draw the picture of a plan with at least one buffer."""
     live = live_bytes(plan)
     caption = (
         f"{len(plan.buffers)} buffers in an arena of {size(plan.peak_bytes)}; at most {size(max(live))} live at once."
@@ -22,7 +22,7 @@ def draw_arena(payload: str, plan: BufferPlan) -> Picture:
 
 
 def arena(payload: str, plan: BufferPlan, live: list[int]) -> Figure:
-    """A rectangle a buffer, and a line of the bytes that live at each step."""
+    """Plot one rectangle per buffer, and the number of live bytes at each step as a line."""
     figure, axes_of = figure_of()
     axes, unit = axes_of[0][0], 2**10
     for number, (buffer, offset) in enumerate(zip(plan.buffers, plan.offsets, strict=True)):

@@ -1,4 +1,4 @@
-"""Bodies of ops in NumPy: what each of MLIR's scalar ops computes, on whole arrays at once, in float64."""
+"""NumPy implementations of MLIR's scalar operations, applied to whole arrays in float64."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,15 @@ from autotune.core.payload import Array
 
 
 def erf(values: Array) -> Array:
-    """The error function; SciPy takes half a second to load, and most programs have none."""
+    """Compute the error function; SciPy is imported here, because that takes half a second and few programs need it."""
     from scipy.special import erf as of_scipy
 
-    found: Array = of_scipy(values)
-    return found
+    result: Array = of_scipy(values)
+    return result
 
 
 COMPARE: dict[str, tuple[Callable[..., Any], ...]] = {
-    # in the order of the predicates' numbers
+    # indexed by the predicate's number
     "arith.cmpi": (
         np.equal,
         np.not_equal,
@@ -113,14 +113,14 @@ SUMS: dict[str, Any] = {
 
 
 class UnknownOpError(Exception):
-    """An op that is not evaluated here; its name is the message."""
+    """Operation that has no implementation here; the message is its name."""
 
 
 def constant_of(op: ir.Operation) -> Array:
-    """The value of an arith.constant.
+    """Return the value of an `arith.constant`.
 
     Raises:
-        UnknownOpError: The constant is of a kind that has no numbers here.
+        UnknownOpError: The attribute cannot be converted to an array of numbers.
     """
     value = op.attributes["value"]
     if isinstance(value, ir.FloatAttr):
@@ -129,29 +129,29 @@ def constant_of(op: ir.Operation) -> Array:
         return np.bool_(value.value)  # type: ignore[return-value]
     if isinstance(value, ir.IntegerAttr):
         return np.int64(value.value)  # type: ignore[return-value]
-    kind = ir.RankedTensorType(op.results[0].type)
-    floating = isinstance(kind.element_type, ir.FloatType)
+    tensor_type = ir.RankedTensorType(op.results[0].type)
+    floating = isinstance(tensor_type.element_type, ir.FloatType)
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        each = value.get_splat_value()
-        return np.full(kind.shape, each.value, np.float64 if floating else np.int64)
+        element = value.get_splat_value()
+        return np.full(tensor_type.shape, element.value, np.float64 if floating else np.int64)
     try:
         return widened(np.array(value))
     except (TypeError, ValueError, BufferError) as error:
-        raise UnknownOpError(f"a constant {kind}") from error
+        raise UnknownOpError(f"a constant {tensor_type}") from error
 
 
 def widened(array: Array) -> Array:
-    """Numbers as this evaluation has them: float64, int64 or bool."""
+    """Convert an array to the type of this evaluation: float64, int64 or bool."""
     if array.dtype.kind == "b":
         return array
     return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
 
 
 def compute(op: ir.Operation, operands: list[Any]) -> Any:  # noqa: ANN401 - a scalar, or an array of them
-    """What a scalar op gives for arrays of its operands.
+    """Apply a scalar operation elementwise to arrays of its operands.
 
     Raises:
-        UnknownOpError: There is no such op here.
+        UnknownOpError: The operation has no implementation here.
     """
     if op.name in COMPARE:
         return COMPARE[op.name][ir.IntegerAttr(op.attributes["predicate"]).value](*operands)

@@ -1,4 +1,4 @@
-"""A cache, simulated: the addresses of an op's plain loops, one by one, and how often a cache of some size misses."""
+"""LRU cache simulation of the addresses of an operation's unscheduled loop nest, to check predicted misses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,23 +11,23 @@ from autotune.core.ops.facts import LINE
 from autotune.core.ops.op import Operand, ProgramOp
 from autotune.core.payload import Array
 
-MOST_POINTS = 1 << 14  # iterations of a small case
-SMALLEST = 8  # lines of the smallest cache
+MOST_POINTS = 1 << 14  # maximum number of iterations of a small case
+SMALLEST = 8  # capacity of the smallest simulated cache, in lines
 WAYS = 8
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """A small case of an op: what was predicted beside what a simulation found.
+    """Predicted and simulated cache misses of a small case of an operation.
 
     Attributes:
-        op: Number of the op.
+        op: Number of the operation.
         sizes: Trip counts of the small case.
         accesses: Number of its accesses.
-        caches: Lines of every cache that was tried.
-        predicted: Misses of each by arithmetic.
-        simulated: Misses of each in a cache that drops what was used longest ago.
-        in_ways: Misses of each in a cache whose lines may lie in eight ways each.
+        caches: Capacities of the caches, in lines.
+        predicted: Misses per cache by reuse distances.
+        simulated: Misses per cache of a fully associative LRU cache.
+        in_ways: Misses per cache of an eight-way set-associative LRU cache.
     """
 
     op: int
@@ -40,36 +40,36 @@ class Agreement:
 
     @property
     def worst(self) -> float:
-        """Largest difference of the share of accesses that miss."""
+        """Largest absolute difference between predicted and simulated miss rate."""
         pairs = zip(self.predicted, self.simulated, strict=True)
         return max(abs(mine - theirs) for mine, theirs in pairs) / self.accesses
 
     @property
     def total(self) -> float:
-        """Predicted misses of all caches over simulated ones."""
+        """Ratio of predicted to simulated misses, summed over all caches."""
         return sum(self.predicted) / max(1, sum(self.simulated))
 
 
 def compare(op: ProgramOp) -> Agreement:
-    """Simulate a small case of an op, with caches from `SMALLEST` lines up to one that holds all it touches."""
+    """Simulate a small case of an operation with caches from `SMALLEST` lines up to one that holds all of its lines."""
     small = shrink(op)
     lines = trace(small)
     touched = len(np.unique(lines))
     caches = tuple(SMALLEST << step for step in range(max(1, int(np.ceil(np.log2(max(touched, 16) / SMALLEST))) + 1)))
-    found = reuses(small)
+    distances = reuses(small)
     return Agreement(
         op.number,
         small.sizes,
         len(lines),
         caches,
-        tuple(misses(found, cache) for cache in caches),
+        tuple(misses(distances, cache) for cache in caches),
         tuple(simulate(lines, cache) for cache in caches),
         tuple(simulate(lines, cache, WAYS) for cache in caches),
     )
 
 
 def shrink(op: ProgramOp) -> ProgramOp:
-    """The op with its longest loops halved until it has few iterations; arrays keep their sizes in step."""
+    """Halve the longest loops of an operation until at most `MOST_POINTS` iterations are left; shrink its arrays."""
     sizes = list(op.sizes)
     while prod(sizes) > MOST_POINTS:
         longest = max(range(len(sizes)), key=lambda loop: sizes[loop])
@@ -81,13 +81,13 @@ def shrink(op: ProgramOp) -> ProgramOp:
 
 
 def shape_in(operand: Operand, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Sizes of an array of which loops of some trip counts touch all that they move along."""
-    moved = zip(operand.shape, operand.terms, strict=True)
-    return tuple(1 + sum(c * (sizes[loop] - 1) for loop, c in terms) if terms else size for size, terms in moved)
+    """Return the shape of the part of an operand that loops of the given trip counts index."""
+    indexed = zip(operand.shape, operand.terms, strict=True)
+    return tuple(1 + sum(c * (sizes[loop] - 1) for loop, c in terms) if terms else size for size, terms in indexed)
 
 
 def trace(op: ProgramOp) -> Array:
-    """Line of every access, in order; arrays lie one behind the other, each at the beginning of a line."""
+    """Return the cache line of every access in program order; arrays are laid out consecutively, aligned to lines."""
     loops = np.indices(op.sizes).reshape(len(op.sizes), -1)
     columns, start = [], 0
     for access in op.accesses:
@@ -103,24 +103,31 @@ def trace(op: ProgramOp) -> Array:
 
 
 def simulate(lines: Array, capacity: int, ways: int = 0) -> int:
-    """Misses of a cache of so many lines that drops what was used longest ago; of sets of so many ways, if not 0."""
+    """Count the misses of an LRU cache.
+
+    Args:
+        lines: Cache line of every access, in order.
+        capacity: Capacity of the cache in lines.
+        ways: Associativity; 0 for a fully associative cache.
+    """
     sets = max(1, capacity // ways) if ways else 1
     room, missed = capacity // sets, 0
-    held: list[dict[int, None]] = [{} for _ in range(sets)]
+    cache_sets: list[dict[int, None]] = [{} for _ in range(sets)]
+    # A dict keeps insertion order, so the first key of a set is the least recently used line.
     for line in without_repeats(lines.tolist()):
-        mine = held[line % sets]
-        if line in mine:
-            del mine[line]
+        cache_set = cache_sets[line % sets]
+        if line in cache_set:
+            del cache_set[line]
         else:
             missed += 1
-            if len(mine) >= room:
-                del mine[next(iter(mine))]
-        mine[line] = None
+            if len(cache_set) >= room:
+                del cache_set[next(iter(cache_set))]
+        cache_set[line] = None
     return missed
 
 
 def without_repeats(lines: Sequence[int]) -> Iterator[int]:
-    """Lines without those that were the line before: they hit in any cache."""
+    """Yield the lines without immediate repetitions, which hit in any cache."""
     before = -1
     for line in lines:
         if line != before:

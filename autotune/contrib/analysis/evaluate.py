@@ -1,4 +1,4 @@
-"""A whole function in NumPy, in float64, op by op, so that the values between ops can be seen."""
+"""Interpreter of a whole function in NumPy and float64, which exposes the result of every structured operation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ See = Callable[[ir.Operation, Array], Array]
 
 
 class Evaluation64:
-    """One call of a function.
+    """Evaluation of one call of a function.
 
     Args:
-        function: Entry function on memrefs, tensors inside.
-        arguments: What its arguments are.
-        arrays: Arrays of the arguments, in order; they stay as they are.
-        see: Called with every structured op and what it gives; gives what its consumers see.
+        function: Entry function with memref arguments and a body on tensors.
+        arguments: Descriptions of its arguments.
+        arrays: Arrays of the arguments, in order; they are not modified.
+        see: Called with every structured operation and its result; returns the array that its consumers use.
     """
 
     def __init__(self, function: ir.OpView, arguments: Sequence[Argument], arrays: Sequence[Array], see: See) -> None:
@@ -39,31 +39,31 @@ class Evaluation64:
         self._run_block(block)
 
     def _run_block(self, block: ir.Block) -> list[Any]:
-        """Run ops in order; gives what the last one yields."""
+        """Evaluate the operations of a block in order; return the operands of its terminator."""
         for each in block.operations:
             op = each.operation
             if op.name in ("scf.yield", "func.return"):
                 return [self._of(value) for value in op.operands]
-            found = self._run(op)
-            for result, value in zip(op.results, found, strict=False):
+            results = self._run(op)
+            for result, value in zip(op.results, results, strict=False):
                 self._known[result] = value
         return []
 
     def _of(self, value: ir.Value) -> Any:  # noqa: ANN401 - a scalar, or an array of them
-        """The array of a value.
+        """Return the array of a value.
 
         Raises:
-            UnknownOpError: Nothing computed it.
+            UnknownOpError: No evaluated operation defines it.
         """
         if value not in self._known:
             raise UnknownOpError("a value from elsewhere")
         return self._known[value]
 
     def _run(self, op: ir.Operation) -> list[Any]:
-        """What an op gives.
+        """Evaluate an operation and return its results.
 
         Raises:
-            UnknownOpError: There is no such op here.
+            UnknownOpError: The operation is not supported.
         """
         name = op.name.partition(".")[2]
         if op.name == "arith.constant":
@@ -71,8 +71,8 @@ class Evaluation64:
         if op.name == "linalg.fill":
             return [np.full(np.shape(self._of(op.operands[1])), self._of(op.operands[0]))]
         if op.name.startswith("linalg."):
-            found = self._see(op, evaluate_op(op, self._of))
-            return [found]
+            result = self._see(op, evaluate_op(op, self._of))
+            return [result]
         if op.name in SCALAR or op.name.startswith("arith.cmp"):
             return [compute(op, [self._of(value) for value in op.operands])]
         if op.name == "scf.for":
@@ -83,11 +83,11 @@ class Evaluation64:
         return [method(op)]
 
     def _loop(self, op: ir.Operation) -> list[Any]:
-        """A loop, iteration by iteration."""
+        """Evaluate an `scf.for` iteration by iteration; return its results."""
         first, end, step, *carried = (self._of(value) for value in op.operands)
-        number, *arguments = op.regions[0].blocks[0].arguments
+        induction_variable, *arguments = op.regions[0].blocks[0].arguments
         for index in range(int(first), int(end), int(step)):
-            self._known[number] = index
+            self._known[induction_variable] = index
             self._known.update(zip(arguments, carried, strict=True))
             carried = self._run_block(op.regions[0].blocks[0])
         return carried
@@ -100,9 +100,9 @@ class Evaluation64:
         if into in self._written:
             self.results[self._written[into].name] = self._of(value)
         elif isinstance(into.type, ir.MemRefType):
-            made_by = into.owner
-            source = made_by.operands[0] if not isinstance(made_by, ir.Block) else into
-            if source not in self._written or made_by.operation.name == "memref.subview":
+            owner = into.owner
+            source = owner.operands[0] if not isinstance(owner, ir.Block) else into
+            if source not in self._written or owner.operation.name == "memref.subview":
                 raise UnknownOpError("a result in a part of an argument")
             argument = self._written[source]
             self.results[argument.name] = np.reshape(self._of(value), argument.shape)
@@ -118,12 +118,12 @@ class Evaluation64:
         return self._of(copies[0]) if copies else self._empty(op)
 
     def _cut(self, op: ir.Operation, behind: int) -> tuple[slice, ...]:
-        """Where a slice lies; its sizes that are not static are operands from number `behind` on."""
+        """Return the index of a slice; dynamic offsets and sizes are operands from number `behind` on."""
         dynamic_offset, dynamic_size = ir.ShapedType.get_dynamic_stride_or_offset(), ir.ShapedType.get_dynamic_size()
-        given = iter(list(op.operands)[behind:])
+        dynamic_values = iter(list(op.operands)[behind:])
         offsets, sizes, strides = static_slice(op)
-        offsets = [int(self._of(next(given))) if each == dynamic_offset else each for each in offsets]
-        sizes = [int(self._of(next(given))) if each == dynamic_size else each for each in sizes]
+        offsets = [int(self._of(next(dynamic_values))) if each == dynamic_offset else each for each in offsets]
+        sizes = [int(self._of(next(dynamic_values))) if each == dynamic_size else each for each in sizes]
         return tuple(slice(o, o + n * s, s) for o, n, s in zip(offsets, sizes, strides, strict=True))
 
     def _extract_slice(self, op: ir.Operation) -> Any:  # noqa: ANN401

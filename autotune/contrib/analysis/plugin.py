@@ -1,4 +1,4 @@
-"""The feature's section of `report`."""
+"""Section of `report` with the static analyses of a bundle."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def section_of(folder: Path) -> "Section":
-    """The section of a bundle's folder."""
+    """Analyse the bundle in a folder and return its section."""
     from autotune.contrib.analysis.analysed import analyse_bundle
     from autotune.contrib.analysis.section import analysed
 

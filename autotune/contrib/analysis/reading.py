@@ -1,4 +1,4 @@
-"""What is read off a program and the values that it takes, in the isolated process; facts come back."""
+"""Extraction of the facts of a program and of its values, in the isolated process."""
 
 from dataclasses import dataclass
 
@@ -14,17 +14,17 @@ from autotune.core.payload import Payload
 from autotune.worker.bench.payload_arrays import PayloadArrays
 from autotune.worker.worker import Worker
 
-SECONDS = 300.0  # for all of it
-ROUNDING_SECONDS = 10.0  # for the values that are rounded one by one
+SECONDS = 300.0  # timeout of the whole extraction
+ROUNDING_SECONDS = 10.0  # time budget for rounding values one by one
 
 
 @dataclass(frozen=True)
 class AnalysisRequest:
-    """What is to be read.
+    """Program whose facts are extracted.
 
     Attributes:
-        payload: The payload; of `text`, its functions make the inputs.
-        text: Module of it with its tasks tagged.
+        payload: The payload, whose functions create the inputs.
+        text: Module of the payload with tagged tasks.
         seed: Seed of the inputs.
     """
 
@@ -34,10 +34,10 @@ class AnalysisRequest:
 
 
 def analyse(request: AnalysisRequest) -> ProgramFacts:
-    """Facts of a program, from an isolated process.
+    """Extract the facts of a program in an isolated process.
 
     Raises:
-        PayloadError: The process did not survive it.
+        PayloadError: The process crashed or timed out.
         CompileError: The text does not parse.
     """
     with Worker(SECONDS) as worker:
@@ -49,16 +49,16 @@ def analyse(request: AnalysisRequest) -> ProgramFacts:
 
 
 def read_facts(request: AnalysisRequest) -> ProgramFacts:
-    """Facts of a program. In the isolated process only."""
+    """Extract the facts of a program. Call this in the isolated process only."""
     payload = request.payload
     bench = PayloadArrays(payload, request.seed)
     bench.restart(bench.cases[-1])
     with context():
-        given, tagged = parse(payload.text, payload.name), parse(request.text, payload.name)
-        before = sum(1 for _ in structured_ops(find_function(given, payload.entry).regions[0].blocks[0]))
+        original, tagged = parse(payload.text, payload.name), parse(request.text, payload.name)
+        ops_before = sum(1 for _ in structured_ops(find_function(original, payload.entry).regions[0].blocks[0]))
         function = find_function(tagged, payload.entry)
         ops, facts = read_ops(function, [argument.role for argument in payload.arguments])
         edges = read_edges(function, ops)
         static, dynamic = tensors_of(function)
         values, why_not = read_values(BoundFunction(function, payload.arguments, bench.arrays), ops, ROUNDING_SECONDS)
-    return ProgramFacts(tuple(facts), tuple(edges), before, static, dynamic, tuple(values), why_not)
+    return ProgramFacts(tuple(facts), tuple(edges), ops_before, static, dynamic, tuple(values), why_not)

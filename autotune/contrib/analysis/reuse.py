@@ -1,9 +1,9 @@
-"""Reuse distances of loops, by arithmetic: how many lines of memory lie between two uses of one; misses of a cache.
+"""Analytic reuse distances of loop nests, in cache lines, and the cache misses that follow from them.
 
-An op is taken as plain loops in their order. A line that one iteration of a loop uses and the next uses again comes
-back after what one iteration touches, all operands together; a cache of so many lines, which drops what was used
-longest ago, still has it. So a loop of n iterations that each touch D lines of an operand, and D' lines all together,
-brings n D - D' lines back at that distance; what no loop brings back is a first touch. (K. Beyls and E. D'Hollander,
+An operation is modelled as its loop nest in order, without a schedule. A line that two consecutive iterations of a loop
+access is reused at the distance of all lines that one iteration touches, over all operands; an LRU cache of that many
+lines still holds it. A loop of n iterations that touch D lines of an operand each, and D' lines in total, therefore
+reuses n D - D' lines at that distance; an access that no loop reuses is a first touch. (K. Beyls and E. D'Hollander,
 "Reuse Distance as a Metric for Cache Behavior", 2001.)
 """
 
@@ -17,10 +17,10 @@ from autotune.core.ops.op import Operand, ProgramOp
 
 @dataclass(frozen=True)
 class Reuse:
-    """Accesses that come back to a line after the same distance.
+    """Accesses with the same reuse distance.
 
     Attributes:
-        lines: Lines that are touched in between, the line itself included; infinite for first touches.
+        lines: Reuse distance: lines touched in between, including the line itself; infinite for first touches.
         count: Number of such accesses.
     """
 
@@ -29,23 +29,23 @@ class Reuse:
 
 
 def reuses(op: ProgramOp) -> tuple[Reuse, ...]:
-    """Every access of one execution of an op by its distance, the nearest first; first touches last."""
-    depth, found = len(op.sizes), []
+    """Return the reuses of one execution of an operation, innermost loop first, then the first touches."""
+    depth, distances = len(op.sizes), []
     inner = [lines_touched(access, op.sizes, depth) for access in op.accesses]
     executions = prod(op.sizes)
     for loop in reversed(range(depth)):
         distance, executions = sum(inner), executions // op.sizes[loop]
         outer = [lines_touched(access, op.sizes, loop) for access in op.accesses]
         back = sum(op.sizes[loop] * few - many for few, many in zip(inner, outer, strict=True))
-        found.append(Reuse(distance, max(0.0, back) * executions))
+        distances.append(Reuse(distance, max(0.0, back) * executions))
         inner = outer
-    return (*(each for each in found if each.count), Reuse(float("inf"), sum(inner)))
+    return (*(each for each in distances if each.count), Reuse(float("inf"), sum(inner)))
 
 
 def lines_touched(access: Operand, sizes: Sequence[int], outermost: int) -> float:
-    """Lines of an operand that the loops from `outermost` inward touch, those around them standing still.
+    """Return the number of lines of an operand that the loops from `outermost` inward touch, with outer loops fixed.
 
-    What lies less than a line apart is one stretch of memory, and so are rows that are touched to their ends.
+    Elements less than a line apart form one contiguous stretch, and so do rows that are touched to their ends.
     """
     stretch = stride = access.element_bytes
     stretches = 1
@@ -63,33 +63,33 @@ def lines_touched(access: Operand, sizes: Sequence[int], outermost: int) -> floa
 
 
 def misses(found: Sequence[Reuse], lines: float) -> float:
-    """Accesses that a cache of so many lines misses, first touches included."""
+    """Return the number of misses of an LRU cache with the given number of lines, including first touches."""
     return sum(reuse.count for reuse in found if reuse.lines > lines)
 
 
 def first_touches(found: Sequence[Reuse]) -> float:
-    """Lines that are touched at all."""
+    """Return the number of distinct lines touched."""
     return found[-1].count
 
 
 def fetched(ops: Sequence[ProgramOp], lines: float) -> list[float]:
-    """Lines that a cache fetches for each op in a call, after calls before it.
+    """Return the number of lines that a cache fetches for each operation in a call, in the steady state.
 
-    What an op touches first may be there still from the ops before it: an array is, if no more lines than the cache has
-    were touched since.
+    The first touches of an array hit if the array and all lines touched since its last use fit in the cache. The calls
+    are simulated twice, and the second one is counted.
     """
-    found = [reuses(op) for op in ops]
+    distances = [reuses(op) for op in ops]
     recent: dict[tuple[int, int], float] = {}  # lines of every array by the order of their last use
     totals: list[float] = []
     for _ in range(2):
         totals = [0.0] * len(ops)
         for number, iteration in order(ops):
             op = ops[number]
-            totals[number] += misses(found[number], lines) - first_touches(found[number])
+            totals[number] += misses(distances[number], lines) - first_touches(distances[number])
             for access in op.accesses:
                 key = (access.value, iteration if access.moves else 0)
-                mine = lines_touched(access, op.sizes, 0)
-                totals[number] += mine if since(recent, key) + mine > lines else 0.0
+                touched = lines_touched(access, op.sizes, 0)
+                totals[number] += touched if since(recent, key) + touched > lines else 0.0
             for access in op.accesses:
                 key = (access.value, iteration if access.moves else 0)
                 recent[key] = max(recent.pop(key, 0.0), lines_touched(access, op.sizes, 0))
@@ -97,19 +97,22 @@ def fetched(ops: Sequence[ProgramOp], lines: float) -> list[float]:
 
 
 def order(ops: Sequence[ProgramOp]) -> list[tuple[int, int]]:
-    """Executions in order, as positions and iterations: ops in a row that are executed equally often share a loop."""
-    found, start = [], 0
+    """Return the executions in order, as pairs of operation index and iteration.
+
+    Consecutive operations with the same trip count are assumed to share a loop.
+    """
+    executions, start = [], 0
     while start < len(ops):
         end = start
         while end < len(ops) and ops[end].trips == ops[start].trips:
             end += 1
-        found += [(index, i) for i in range(ops[start].trips) for index in range(start, end)]
+        executions += [(index, i) for i in range(ops[start].trips) for index in range(start, end)]
         start = end
-    return found
+    return executions
 
 
 def since(recent: dict[tuple[int, int], float], key: tuple[int, int]) -> float:
-    """Lines of the arrays that were used after one; infinite if that one never was."""
+    """Return the number of lines of the arrays used after the array `key`; infinity if that was never used."""
     if key not in recent:
         return float("inf")
     total = 0.0

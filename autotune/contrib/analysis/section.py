@@ -1,4 +1,4 @@
-"""What can be known of a program before it runs: the arena, operations and bytes, fusion, values, caches."""
+"""Page section of the static analyses: arena, operations and bytes, fusion, values, caches."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ ANCHOR, TITLE = "analysis", "What can be known before it runs"
 
 
 def analysed(found: Analysis) -> Section:
-    """The section of a program's analyses."""
+    """Return the section of a program's analyses."""
     arena: list[Block] = []
     if found.plan is not None and found.plan.buffers:
         arena.append(Gallery([draw_arena(found.payload, found.plan)]))
@@ -25,18 +25,18 @@ def analysed(found: Analysis) -> Section:
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> DataTable:
-    """A table whose columns behind the first hold numbers."""
+    """Build a table in which all columns after the first hold numbers."""
     columns = [TableColumn(head, index > 0) for index, head in enumerate(heads)]
     return DataTable(caption, columns, [TableRow(row) for row in rows])
 
 
 def bytes_cell(count: float) -> TableCell:
-    """Bytes, sorted by their number."""
+    """Format a number of bytes as a cell that sorts by that number."""
     return TableCell(size(count), count)
 
 
 def ops_table(found: Analysis) -> DataTable:
-    """Operations and bytes by op."""
+    """Build the table of arithmetic operations and bytes by operation."""
     rows = [
         [
             TableCell(name(op).strip(), title=op.task),
@@ -51,7 +51,7 @@ def ops_table(found: Analysis) -> DataTable:
 
 
 def fusion_table(found: Analysis) -> DataTable:
-    """Values that are written and read again, by why."""
+    """Build the table of values that are not fused with their consumer, by reason."""
     reasons = reasons_of(found.facts.edges)
     rows = [[TableCell(why), TableCell(", ".join(pairs), len(pairs))] for why, pairs in reasons.items()]
     together = sum(not edge.why_apart for edge in found.facts.edges)
@@ -60,7 +60,7 @@ def fusion_table(found: Analysis) -> DataTable:
 
 
 def values_table(found: Analysis) -> DataTable:
-    """Ranges of values, and the precision each needs."""
+    """Build the table of value ranges and the precision that each value needs."""
     by_number = {op.number: op for op in found.facts.ops}
     rows = [
         [
@@ -79,7 +79,7 @@ def values_table(found: Analysis) -> DataTable:
 
 
 def cache_table(found: Analysis) -> DataTable:
-    """Reuse distances, and what each cache fetches."""
+    """Build the table of reuse distances and the bytes that each cache fetches."""
     heads = ("op", "accesses by distance", *(f"{cache.name}, {size(cache.bytes)}" for cache in found.caches))
     rows = [
         [

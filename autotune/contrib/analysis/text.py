@@ -18,7 +18,7 @@ from autotune.reports.format import plural, size
 from autotune.reports.scheduled import Scheduled
 
 WIDTH, MAP_HEIGHT = 72, 14
-MOST_SHARES, MOST_CASES = 4, 4  # that are shown
+MOST_SHARES, MOST_CASES = 4, 4  # maximum numbers shown
 ENOUGH = 1e-3  # of an output's largest magnitude
 OPS = "{:<16} {:<15.15} {:>4} {:>7} {:>9} {:>6} {}"
 
@@ -26,18 +26,18 @@ OPS = "{:<16} {:<15.15} {:>4} {:>7} {:>9} {:>6} {}"
 def analyse_and_describe(
     payload: Payload, text: str, candidate: Candidate, tasks: Sequence[Scheduled], machine: Machine
 ) -> str:
-    """The analyses of a program as text; arguments and errors are as for `analyse_program`."""
+    """Analyse a program and describe the results as text; arguments and errors are those of `analyse_program`."""
     return describe_analysis(analyse_program(payload, text, candidate, tasks, machine))
 
 
 def describe_analysis(found: Analysis) -> str:
-    """All sections, one below the other."""
+    """Return all sections as text, separated by blank lines."""
     sections = (ops_section, fusion_section, values_section, arena_section, reuse_section)
     return "\n\n".join("\n".join(line.rstrip() for line in section(found)) for section in sections)
 
 
 def ops_section(found: Analysis) -> Iterator[str]:
-    """Shapes, what follows from constants and weights, operations and bytes by op."""
+    """Yield the lines on shapes, operations that depend on no input, and arithmetic and bytes by operation."""
     facts = found.facts
     yield f"# {short(found.payload, 40)}: operations and bytes, by op of the text"
     yield f"{plural(facts.static, 'tensor')} of inferred shape, {len(facts.open)} with a size known at run time only"
@@ -56,17 +56,17 @@ def ops_section(found: Analysis) -> Iterator[str]:
 
 
 def name(op: ProgramOp) -> str:
-    """An op's number and kind."""
+    """Return the number and kind of an operation."""
     return f"{op.number:>3} {op.kind[:12]}"
 
 
 def short(text: str, width: int) -> str:
-    """A text that is cut in its middle where it is too long."""
+    """Shorten a text in its middle to at most `width` characters."""
     return text if len(text) <= width else f"{text[: width - 8]}..{text[-6:]}"
 
 
 def fusion_section(found: Analysis) -> Iterator[str]:
-    """What is computed together, and what decided against the rest."""
+    """Yield the lines on fused values, and on the reasons why others are not fused."""
     facts = found.facts
     together = sum(not edge.why_apart for edge in facts.edges)
     yield "# fusion: which values never leave a block of rows, and why the others do"
@@ -82,7 +82,7 @@ def fusion_section(found: Analysis) -> Iterator[str]:
 
 
 def reasons_of(edges: Sequence[Edge]) -> dict[str, list[str]]:
-    """Pairs of ops that are not computed together by why, the most frequent reason first."""
+    """Group the pairs of operations that are not fused by reason, the most frequent first."""
     reasons: dict[str, list[str]] = {}
     for edge in edges:
         if edge.why_apart:
@@ -91,7 +91,7 @@ def reasons_of(edges: Sequence[Edge]) -> dict[str, list[str]]:
 
 
 def wrapped(words: Sequence[str], indent: str = "  ") -> Iterator[str]:
-    """Words in lines of the width of a terminal."""
+    """Wrap words to lines of `WIDTH` characters."""
     line = indent
     for word in words:
         if len(line) + len(word) + 1 > WIDTH:
@@ -102,7 +102,7 @@ def wrapped(words: Sequence[str], indent: str = "  ") -> Iterator[str]:
 
 
 def values_section(found: Analysis) -> Iterator[str]:
-    """Ranges, and the precision each value needs."""
+    """Yield the lines on value ranges and the precision that each value needs."""
     yield "# values: seen in one evaluation in float64 on the payload's inputs, seed 0"
     yield "needs: the narrowest of bf16, f16 and f32 that it alone can be rounded to, with"
     yield f"all outputs within {ENOUGH:.1%} of their largest; errors are shares of that"
@@ -119,14 +119,14 @@ def values_section(found: Analysis) -> Iterator[str]:
 
 
 def needed(value: ValueFacts) -> str:
-    """The narrowest element type that a value can be rounded to."""
+    """Return the narrowest element type to which a value can be rounded with an error of at most `ENOUGH`."""
     if not value.errors:
         return "-"
     return next((kind for kind, error in value.errors if error <= ENOUGH), "f32")
 
 
 def arena_section(found: Analysis) -> Iterator[str]:
-    """Which buffer lies where, and when."""
+    """Yield the map of the arena and its summary."""
     plan = found.plan
     yield "# arena: bytes upwards, steps of the compiled program to the right"
     if plan is None or not plan.buffers:
@@ -144,7 +144,7 @@ def arena_section(found: Analysis) -> Iterator[str]:
 
 
 def reuse_section(found: Analysis) -> Iterator[str]:
-    """Reuse distances, what each cache fetches, and how far a simulation agrees."""
+    """Yield the lines on reuse distances, cache traffic, and the agreement with a simulation."""
     yield "# reuse: how far apart two uses of a line are, in plain loops, unscheduled"
     yield f"{'op':<16} share of accesses at a distance"
     for op, distances in zip(found.facts.ops, found.reuses, strict=True):
@@ -162,19 +162,19 @@ def reuse_section(found: Analysis) -> Iterator[str]:
 
 
 def shares(distances: Sequence[Reuse]) -> str:
-    """Shares of accesses by distance, the largest of them, those of a percent and more."""
+    """Format the largest shares of accesses by reuse distance, without those below one percent."""
     total = sum(reuse.count for reuse in distances)
-    most = sorted((reuse.count for reuse in distances), reverse=True)[:MOST_SHARES]
+    largest = sorted((reuse.count for reuse in distances), reverse=True)[:MOST_SHARES]
     texts = []
     for reuse in distances:
-        if reuse.count >= max(0.01 * total, most[-1]):
+        if reuse.count >= max(0.01 * total, largest[-1]):
             where = "first" if reuse.lines == float("inf") else size(LINE * reuse.lines)
             texts.append(f"{reuse.count / total:.0%} {where}")
     return ", ".join(texts)
 
 
 def agreement_of(found: Analysis) -> str:
-    """How far prediction and simulation are apart, in a sentence."""
+    """Return a sentence on the difference between predicted and simulated miss rates."""
     worst = [case.worst for case in found.agreements]
     tried = sum(len(case.caches) for case in found.agreements)
     return (
@@ -184,7 +184,7 @@ def agreement_of(found: Analysis) -> str:
 
 
 def agreement_lines(found: Analysis) -> Iterator[str]:
-    """Small cases, predicted and simulated, those that are furthest apart first."""
+    """Yield the table of predicted and simulated small cases, the largest differences first."""
     if not found.agreements:
         return
     yield "predicted misses beside a simulation of every address of small cases, in caches"

@@ -1,4 +1,4 @@
-"""What each technique is worth: the winner without one of them, or a program built up technique by technique."""
+"""Ablation study: the winner without one technique at a time, or a program built up technique by technique."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,17 +26,17 @@ from autotune.worker.worker import Worker
 TECHNIQUES = "autotune.techniques"
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"
 EFFORT = Effort(samples=31, seconds=30.0, sample_seconds=0.005)
-SECONDS = 3600.0  # for all programs of a whole model together
+SECONDS = 3600.0  # timeout for all variants of a whole model together
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A program to be measured.
+    """Variant of a program to be measured.
 
     Attributes:
-        name: Name of what is left out or added.
-        candidate: Script and pipeline that the variant is compiled with.
-        tasks: Tags of the tasks that it compiles otherwise than the program it is compared with.
+        name: Name of the technique that is removed or added.
+        candidate: Script and pipeline with which the variant is compiled.
+        tasks: Tags of the tasks whose schedule differs from that of the program it is compared with.
     """
 
     name: str
@@ -46,15 +46,15 @@ class Variant:
 
 @dataclass(frozen=True)
 class Measured:
-    """The outcome of a variant.
+    """Measurement of a variant.
 
     Attributes:
         name: Name of the variant.
-        tasks: Tags of the tasks that the variant concerns.
-        seconds: Seconds a call, as `autotune.core.winner_time` has it; `None` if it has no time.
-        factor: Seconds over those of the program it is compared with: the winner, or the step before (inverted: the
-            gain). `None` where one of them has no time.
-        max_error: Largest absolute difference to the oracle.
+        tasks: Tags of the tasks that the variant changes.
+        seconds: Seconds per call, see `autotune.core.winner_time`; `None` if it was not timed.
+        factor: Ratio of its time to that of the winner, or the speed-up over the previous step; `None` if one of the
+            two was not timed.
+        max_error: Largest absolute difference from the oracle.
         outcome: ``ok``, or what went wrong.
     """
 
@@ -67,16 +67,16 @@ class Measured:
 
 
 def winner_of(bundle: BundleFiles, machine: Machine, family: str = "") -> tuple[list[Scheduled], str]:
-    """The tasks of a bundle with the recorded configs, as this release writes them, and the module they are in.
+    """Return the tasks of a bundle with their recorded configs, and the module that contains them.
 
     Args:
         bundle: The bundle.
         machine: The host.
-        family: Family of a file that the bundle was tuned with, ``mine.py:FAMILY``: no bundle runs a file by itself.
+        family: Family from a file with which the bundle was tuned, ``mine.py:FAMILY``; files are never run implicitly.
 
     Raises:
-        ScheduleError: A family is not installed, and not the one that is named.
-        BundleError: The bundle is of a release that formed tasks otherwise.
+        ScheduleError: A family is neither installed nor the named one.
+        BundleError: The bundle is of a release that partitioned payloads differently.
     """
     own = own_of(bundle)
     recorded, parts = recorded_tasks(bundle), parts_of(bundle.payload, own)
@@ -85,27 +85,27 @@ def winner_of(bundle: BundleFiles, machine: Machine, family: str = "") -> tuple[
 
 
 def load_techniques() -> tuple[Technique, ...]:
-    """Every technique, in the order in which one builds on another; those of plug-ins behind."""
+    """Return all techniques in the order in which they build on each other; those of plug-ins come last."""
     own, *others = sorted(registered(TECHNIQUES).values(), key=lambda point: point.name != "schedules")
     return tuple(t for point in (own, *others) for t in cast(tuple[Technique, ...], load_point(point)))
 
 
 def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> list[Variant]:
-    """The winner, then without each technique, choice of a user's script and rewrite rule, then without a search.
+    """Return the winner, and variants without each technique, user-script choice, rewrite rule, and the search.
 
-    A technique that the winner does not use, or that no valid config does without, changes no task.
+    A technique that the winner does not use, or without which no config is valid, changes no task.
 
     Raises:
-        BundleError: The bundle is of a release that formed tasks otherwise.
+        BundleError: The bundle is of a release that partitioned payloads differently.
     """
     tasks, text = winner_of(bundle, machine, family)
     winner = candidate_of(tasks, machine, text)
     variants = [Variant(WINNER, winner, ())]
     families = [task for task in tasks if not task.has_own_script]
     for technique in load_techniques() if families else ():
-        fewer = [drop(task, [technique], machine) for task in tasks]
-        changed = changed_tags(tasks, fewer)
-        candidate = candidate_of(fewer, machine, text) if changed else winner
+        reduced = [drop(task, [technique], machine) for task in tasks]
+        changed = changed_tags(tasks, reduced)
+        candidate = candidate_of(reduced, machine, text) if changed else winner
         variants.append(Variant(technique.name, candidate, changed))
     variants += without_choices(tasks, machine, text)
     variants += without_each_rule(bundle, machine, family)
@@ -116,9 +116,9 @@ def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> li
 
 
 def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> Iterator[Variant]:
-    """The winner with one knob of a user's own script back at its default, for every knob that the search changed.
+    """Yield the winner with one knob of a user script reset to its default, for every knob that the search changed.
 
-    Where that breaks a constraint of the script, as few other knobs as possible change, too.
+    If that violates a constraint of the script, as few other knobs as possible change as well.
     """
     for index, task in enumerate(tasks):
         if task.family is None or task.family.script is None or task.config is None:
@@ -135,9 +135,9 @@ def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> 
 
 
 def without_each_rule(bundle: BundleFiles, machine: Machine, family: str = "") -> Iterator[Variant]:
-    """The winner of a payload to which one rewrite rule less was applied, for every rule that fired.
+    """Yield the winner of the payload rewritten without one rule, for every rule that fired.
 
-    A task that there is only without the rule has the config of no search.
+    A task that exists only without the rule gets its default config.
     """
     own, recorded = own_of(bundle), recorded_tasks(bundle)
     named = own or (load_family(family) if family else None)
@@ -149,7 +149,7 @@ def without_each_rule(bundle: BundleFiles, machine: Machine, family: str = "") -
 
 
 def by_default(task: Scheduled, machine: Machine) -> Scheduled:
-    """A task with the config of no search."""
+    """Return a task with its default config."""
     if task.family is not None and task.has_own_script:
         return replace(task, config=task.family.default(task.task, machine))
     return as_recorded(task.task, None, machine)
@@ -158,14 +158,14 @@ def by_default(task: Scheduled, machine: Machine) -> Scheduled:
 def build_up(
     payload: Payload, machine: Machine, bundle: BundleFiles | None, baseline: str | None, family: str = ""
 ) -> list[Variant]:
-    """A baseline, the plainest schedules, then one technique more each, up to the default configs, then a search's.
+    """Return a baseline, the schedules without any technique, then with one more each, then the search's winner.
 
     Args:
-        payload: Payload that is computed.
-        machine: Host that the programs are compiled for.
-        bundle: Bundle of the search; `None` ends with the default configs.
-        baseline: Name of a pass pipeline to begin with; `None` begins with the plainest schedules.
-        family: Family of a file that the bundle was tuned with, ``mine.py:FAMILY``.
+        payload: Payload to compile.
+        machine: Host for which the programs are compiled.
+        bundle: Bundle of the search; if `None`, the default configs are the last step.
+        baseline: Name of the pass pipeline to begin with; if `None`, begin with the schedules without techniques.
+        family: Family from a file with which the bundle was tuned, ``mine.py:FAMILY``.
     """
     parts = partition(payload)
     full = [as_recorded(task, None, machine) for task in parts.tasks]
@@ -182,22 +182,22 @@ def build_up(
         variants.append(Variant(f"+ {name}", candidate, changed))
         before = tasks
     if bundle is not None:
-        found, text = winner_of(bundle, machine, family)
-        changed = changed_tags(before, found)
-        candidate = candidate_of(found, machine, text) if changed else variants[-1].candidate
+        winner, text = winner_of(bundle, machine, family)
+        changed = changed_tags(before, winner)
+        candidate = candidate_of(winner, machine, text) if changed else variants[-1].candidate
         variants.append(Variant(f"+ {SEARCH}", candidate, changed))
     return variants
 
 
 def baseline_variant(name: str, payload: Payload, parts: Partition) -> Variant:
-    """A pass pipeline, or a part of it where it has much to do."""
+    """Return the variant of a pass pipeline; of a large payload only a part of the iterations is run."""
     part = part_for(payload.flops or sum(task.needed_flops * task.count for task in parts.tasks))
     text = f"{name}, one in {part} iterations" if part > 1 else name
     return Variant(text, Candidate(None, load_baseline(name).pipeline, part=part), ())
 
 
 def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine) -> Scheduled:
-    """A task without techniques; as it is where none of its configs do without them."""
+    """Return a task without some techniques; unchanged if no config is valid without them."""
     if scheduled.family is None or scheduled.config is None or scheduled.has_own_script:
         return scheduled
     space = scheduled.family.space(scheduled.task, machine)
@@ -206,10 +206,10 @@ def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine
 
 
 def without(config: Config, space: Space, techniques: Sequence[Technique]) -> dict[str, Value] | None:
-    """The config nearest to one that does without techniques.
+    """Return the config nearest to the given one without some techniques.
 
-    Knobs of the techniques become plain; where that breaks a constraint, as few others as can be change, three at most.
-    `None` where no such config satisfies the constraints.
+    The knobs of the techniques get their plain values; if that violates a constraint, as few other knobs as possible
+    change, at most three. Return `None` if no such config is valid.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     plain = {
@@ -223,34 +223,34 @@ def without(config: Config, space: Space, techniques: Sequence[Technique]) -> di
 
 
 def is_knob(name: str, knob: str) -> bool:
-    """Return whether a knob goes by a name, numbered or not."""
+    """Return whether a name is that of a knob, with or without a numeric suffix."""
     return name == knob or (name.startswith(f"{knob}_") and name.removeprefix(f"{knob}_").isdigit())
 
 
 def changed_tags(before: Sequence[Scheduled], after: Sequence[Scheduled]) -> tuple[str, ...]:
-    """Tags of the tasks whose family or config differs."""
+    """Return the tags of the tasks whose family or config differs."""
     pairs = zip(before, after, strict=True)
     return tuple(b.task.tag for a, b in pairs if (a.family, a.config) != (b.family, b.config))
 
 
 def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine, seed: int = 0) -> list[Evaluation]:
-    """Verify all variants and time them interleaved; one that takes its process down is left out of the race.
+    """Verify all variants and time them interleaved; a variant that crashes its process is left out of the timing.
 
     Raises:
         PayloadError: The oracle takes too long.
     """
     distinct = list(dict.fromkeys(variant.candidate for variant in variants))
-    each = whole_seconds(partition(payload).tasks)
-    with Worker(each, threads=machine.threads) as worker:
+    seconds_each = whole_seconds(partition(payload).tasks)
+    with Worker(seconds_each, threads=machine.threads) as worker:
         check_oracle(payload, seed, worker)
-        most = min(SECONDS, each * len(distinct))
-        found = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT), most)
+        timeout = min(SECONDS, seconds_each * len(distinct))
+        found = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT), timeout)
         if all(one.samples is None for one in found):
             quick = Effort(samples=1, seconds=0.0)
             alone = [worker.evaluate(Job(payload, (one,), machine, seed, quick))[0] for one in distinct]
-            standing = [i for i, one in enumerate(alone) if one.samples is not None]
-            raced = worker.evaluate(Job(payload, tuple(distinct[i] for i in standing), machine, seed, EFFORT), most)
-            found = [alone[i] if i not in standing else raced[standing.index(i)] for i in range(len(distinct))]
+            survivors = [i for i, one in enumerate(alone) if one.samples is not None]
+            raced = worker.evaluate(Job(payload, tuple(distinct[i] for i in survivors), machine, seed, EFFORT), timeout)
+            found = [alone[i] if i not in survivors else raced[survivors.index(i)] for i in range(len(distinct))]
     by_candidate = dict(zip(distinct, found, strict=True))
     return [by_candidate[variant.candidate] for variant in variants]
 
@@ -258,12 +258,12 @@ def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine
 def against_first(
     variants: Sequence[Variant], found: Sequence[Evaluation], quiet: float | None = None
 ) -> list[Measured]:
-    """Every variant beside the first: how many times as long it takes.
+    """Compare every variant with the first: the ratio of its time to that of the first.
 
     Args:
-        variants: What was measured.
-        found: The outcome of each.
-        quiet: Best seconds a call of the FMA kernel on this machine, where that is known of other samples, too.
+        variants: Variants that were measured.
+        found: Evaluation of each variant.
+        quiet: Best known seconds per call of the FMA kernel on this machine; `None` if only these samples count.
     """
     return [measured(variant, one, found[0], one, quiet) for variant, one in zip(variants, found, strict=True)]
 
@@ -271,7 +271,7 @@ def against_first(
 def against_previous(
     variants: Sequence[Variant], found: Sequence[Evaluation], quiet: float | None = None
 ) -> list[Measured]:
-    """Every variant beside the one before it: how many times faster it is; as `against_first` has it."""
+    """Compare every variant with its predecessor: the speed-up; arguments are those of `against_first`."""
     before = [found[0], *found[:-1]]
     pairs = zip(variants, found, before, strict=True)
     return [measured(variant, one, one, last, quiet) for variant, one, last in pairs]
@@ -280,7 +280,7 @@ def against_previous(
 def measured(
     variant: Variant, one: Evaluation, quick: Evaluation, slow: Evaluation, quiet: float | None = None
 ) -> Measured:
-    """A variant's times, and the factor from `quick` to `slow`."""
+    """Return the measurement of a variant, with the ratio of the times of `slow` and `quick` as its factor."""
     factor = ratio_interval(slow.samples.seconds, quick.samples.seconds) if slow.samples and quick.samples else None
     seconds = winner_time(one.samples.seconds, one.samples.reference_seconds, quiet).seconds if one.samples else None
     outcome = one.outcome if not one.diagnostic else f"{one.outcome}: {one.diagnostic}"

@@ -1,8 +1,9 @@
-"""Why a program is slower than a library: what is suspected is taken out, and what that gains is measured.
+"""Measured causes why a program is slower than a library: each suspected cause is removed and the gain is measured.
 
-The whole, the library and every task alone run in turn; then the tasks that take longest, each beside versions of
-itself without one suspect (`suspects.py`). The share of a cause is what the time of the whole falls by without it, from
-pairs of samples. Causes overlap, so that shares need not add up to one.
+First the whole program, the library and every task alone are timed, interleaved. Then each of the slowest tasks is
+timed beside variants of itself that lack one suspected cause (`suspects.py`). The share of a cause is the relative
+decrease of the whole program's time without it, estimated from paired samples. Causes overlap, so shares need not add
+up to one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,21 +38,21 @@ from autotune.worker.worker import Worker
 
 OURS = "ours"
 EFFORT = Effort(samples=21, seconds=30.0, sample_seconds=0.003)
-MOST_TASKS, MOST_SUSPECTS = 4, 32  # that are looked into, and of each
-SHORTEST_CALL = 1e-3  # seconds of a program beside which a call counts for nothing
-LEAST = 0.02  # share of the time that is worth a line
+MOST_TASKS, MOST_SUSPECTS = 4, 32  # most tasks that are examined, and most suspects per task
+SHORTEST_CALL = 1e-3  # seconds of a program from which on the call overhead is negligible
+LEAST = 0.02  # smallest share of the time that is reported
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What slows a program down.
+    """Measured cause of a slowdown.
 
     Attributes:
         name: Name of the cause, such as ``tail``.
-        sentence: What happens.
-        task: Tag of the task that it is in; empty for the whole.
-        change: How the program is without it; empty where that is not ours to choose.
-        share: Part of the time of the whole that goes without it, with its 95 % interval.
+        sentence: Description of the cause.
+        task: Tag of the task that it affects; empty for the whole program.
+        change: Knob values that remove the cause; empty if no knob does.
+        share: Fraction of the whole program's time saved without it, with its 95 % interval.
     """
 
     name: str
@@ -63,18 +64,18 @@ class Cause:
 
 @dataclass(frozen=True)
 class Against:
-    """Our program beside a library's, and why it takes as long as it does.
+    """Comparison of a program with a library, and the causes of the difference.
 
     Attributes:
         payload: Name of the payload.
         library: Name of the library.
         version: Version of the library.
-        seconds: Seconds of a call of our program.
-        library_seconds: Seconds of a call of the library.
-        ratio: How many times as long ours takes; paired samples.
-        tasks: Share of the sum of all tasks' times, by tag, each measured alone.
-        causes: Causes that were measured, the largest share first.
-        unsteady: Why these times say nothing, a sentence; empty where they do.
+        seconds: Seconds per call of our program.
+        library_seconds: Seconds per call of the library.
+        ratio: Ratio of our time to the library's, from paired samples.
+        tasks: Share of each task in the sum of all tasks' times, by tag, each measured alone.
+        causes: Measured causes, by descending share.
+        unsteady: Sentence on why these times are not reliable; empty if they are.
     """
 
     payload: str
@@ -88,21 +89,21 @@ class Against:
     unsteady: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the comparison as a JSON-compatible dict."""
         return asdict(self)
 
 
 def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, listener: Listener = SILENT) -> Against:
-    """Measure a program beside a library's, and what it gains without each suspect.
+    """Time a program beside a library, and its gain without each suspected cause.
 
     Args:
-        program: Payload that both compute, as ours is compiled.
+        program: Payload that both compute, with the schedules of our program.
         library: Name of a comparator.
         seed: Seed of the input data.
         listener: Notified of stages.
 
     Raises:
-        ComparatorError: The library is unknown or missing, or one of both does not compute what the oracle says.
+        ComparatorError: The library is unknown or missing, or a result differs from the oracle's.
         PayloadError: The oracle takes too long.
     """
     payload, tasks, machine = program.payload, program.tasks, program.machine
@@ -133,23 +134,26 @@ def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, l
 
 
 def unsteady_between(ours: Samples, times: Iterable[EntryTimes], machine: Machine) -> str:
-    """Why times of a race say nothing, in a sentence; empty where they do."""
+    """Return a sentence on why the times of a race are not reliable; empty if they are."""
     beside = [seconds for each in times for seconds in each.samples.reference_seconds]
     return why_unsteady(None, interference_of(ours.seconds, beside), None, machine, 0.0)
 
 
 def task_contender(task: Scheduled, candidate: Candidate, seed: int) -> Contender:
-    """A task alone, as it is compiled."""
+    """Return the contender for a task compiled alone."""
     return Contender(task.task.tag, Entry(task.task.tag, task.task.payload, candidate, seed))
 
 
 def race(
     entrants: Sequence[Contender], anchor: str, machine: Machine, worker: Worker
 ) -> tuple[dict[str, EntryTimes], str]:
-    """Times of all that are right, by name, and the version of the last library.
+    """Time all correct contenders, interleaved.
+
+    Returns:
+        Times by name, and the version of the last library.
 
     Raises:
-        ComparatorError: The anchor, or a library, is not right here.
+        ComparatorError: The anchor or a library computes a wrong result.
     """
     with ComparisonRun(machine, worker, SILENT) as run:
         run.enter(entrants)
@@ -166,13 +170,13 @@ def race(
 
 
 def causes_in(task: Scheduled, share: float, machine: Machine, worker: Worker, seed: int) -> list[Cause]:
-    """Causes in one task: for each, the suspect whose absence gains most.
+    """Measure the causes in one task; for each cause, keep the suspect whose removal gains most.
 
     Args:
-        task: The task, as it is compiled.
-        share: Part of the time of the whole.
+        task: The task with its schedule.
+        share: Share of the task in the time of the whole program.
         machine: The host.
-        worker: Process of our programs.
+        worker: Process that runs our programs.
         seed: Seed of the input data.
     """
     suspects = {f"without {n}": suspect for n, suspect in enumerate(suspects_of(task, machine)) if n < MOST_SUSPECTS}
@@ -192,20 +196,20 @@ def causes_in(task: Scheduled, share: float, machine: Machine, worker: Worker, s
 
 
 def cause_of_suspect(suspect: Suspect, without: Samples, as_it_is: Samples, share: float) -> Cause:
-    """What a suspect costs: the part of the whole's time that goes without it."""
+    """Return the cause of a suspect, with the share of the whole program's time that its removal saves."""
     left = ratio_interval(without.seconds, as_it_is.seconds)
     gone = less_than_one(left).scaled(share)
     return Cause(suspect.cause, SENTENCES[suspect.cause], suspect.without.task.tag, suspect.change, gone)
 
 
 def moving(task: Scheduled, shares: dict[str, float]) -> Cause:
-    """A task that only moves elements, as a cause: its whole share."""
+    """Return a task that only moves elements as a cause, with the whole share of the task."""
     share = shares[task.task.tag]
     return Cause(MOVES, SENTENCES[MOVES], task.task.tag, "", Interval(share, share, share))
 
 
 def share_of_call(payload: Payload, candidate: Candidate, machine: Machine) -> Interval:
-    """The part of a call from Python that is not the program: both in this process, in turn."""
+    """Measure the overhead of a call from Python as a share of its time, with paired samples in this process."""
     function = PayloadFunction(payload, candidate, machine)
     program = compile_candidate(payload, candidate)
     values = payload.make_inputs(0)
@@ -214,13 +218,13 @@ def share_of_call(payload: Payload, candidate: Candidate, machine: Machine) -> I
         arrays[name][...] = value
     panels = [weight.pack(arrays[payload.arguments[weight.source].name]) for weight in program.weights]
     bound = program.bind([*arrays.values(), *panels])
-    given = [values[a.name] for a in payload.arguments if a.role != "output"]
+    inputs = [values[a.name] for a in payload.arguments if a.role != "output"]
 
     def call(calls: int) -> None:
         for _ in range(calls):
-            function(*given)
+            function(*inputs)
 
-    function(*given)
+    function(*inputs)
     effort = chosen_care().limit(EFFORT)
     calls = max(1, round(effort.sample_seconds / seconds_of(call, 1)))
     pairs = [(seconds_of(call, calls), seconds_of(bound.run, calls)) for _ in range(effort.samples)]
@@ -228,12 +232,12 @@ def share_of_call(payload: Payload, candidate: Candidate, machine: Machine) -> I
 
 
 def seconds_of(run: Callable[[int], None], calls: int) -> float:
-    """Seconds of a call, of so many in a row."""
+    """Return the mean seconds per call over a sequence of calls."""
     begun = perf_counter()
     run(calls)
     return (perf_counter() - begun) / calls
 
 
 def less_than_one(ratio: Interval) -> Interval:
-    """What is missing of a ratio to one."""
+    """Return one minus a ratio, as an interval."""
     return Interval(1 - ratio.high, 1 - ratio.estimate, 1 - ratio.low)

@@ -1,4 +1,4 @@
-"""Hardware counters by Linux's perf_event_open (see its manual page), where the machine and its owner allow them."""
+"""Hardware performance counters by Linux's perf_event_open (see its manual page), if they exist and are permitted."""
 
 import ctypes
 import errno
@@ -18,7 +18,7 @@ SIZE = 112  # PERF_ATTR_SIZE_VER5
 
 
 class Attributes(ctypes.Structure):
-    """``struct perf_event_attr`` as far as it is needed; the rest is zero."""
+    """Prefix of ``struct perf_event_attr``; the remaining fields are zero."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -34,11 +34,11 @@ class Attributes(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted.
+    """Counted hardware events.
 
     Attributes:
-        events: Number of events per call, by name, of user code alone.
-        missing: Reason why events are not there, a sentence; empty where all are.
+        events: Number of events per call in user code, by name.
+        missing: Sentence on why some events are missing; empty if all were counted.
     """
 
     events: dict[str, float]
@@ -46,8 +46,8 @@ class Counts:
 
 
 def count_events(run: Callable[[int], None], calls: int) -> Counts:
-    """Count hardware events of a program, in a run of its own each: few machines have registers for all at once."""
-    found: dict[str, float] = {}
+    """Count the hardware events of a program, one run per event: few machines have registers for all at once."""
+    events: dict[str, float] = {}
     refused: dict[str, str] = {}
     for name, config in EVENTS.items():
         try:
@@ -55,19 +55,19 @@ def count_events(run: Callable[[int], None], calls: int) -> Counts:
                 control(descriptor, ENABLE)
                 run(calls)
                 control(descriptor, DISABLE)
-                found[name] = int.from_bytes(os.read(descriptor, 8), "little") / calls
+                events[name] = int.from_bytes(os.read(descriptor, 8), "little") / calls
         except OSError as error:
             refused[name] = why(error)
     sentences = [f"{', '.join(n for n in refused if refused[n] == r)}: {r}" for r in dict.fromkeys(refused.values())]
-    return Counts(found, "; ".join(sentences))
+    return Counts(events, "; ".join(sentences))
 
 
 @contextmanager
 def open_counter(config: int) -> Iterator[int]:
-    """A descriptor that counts an event of this thread.
+    """Open a file descriptor that counts an event of this thread.
 
     Raises:
-        OSError: The machine has no such counter, or it may not be used.
+        OSError: The machine has no such counter, or access is denied.
     """
     number = SYSTEM_CALL.get(platform.machine())
     if number is None:
@@ -83,12 +83,12 @@ def open_counter(config: int) -> Iterator[int]:
 
 
 def control(descriptor: int, request: int) -> None:
-    """Switch a counter on or off."""
+    """Enable or disable a counter."""
     ctypes.CDLL(None, use_errno=True).ioctl(descriptor, request, 0)
 
 
 def why(error: OSError) -> str:
-    """Why a counter is refused, and the way out."""
+    """Return why a counter is not available, and how to enable it."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return "not allowed; lower /proc/sys/kernel/perf_event_paranoid to 2, or allow the container perf_event_open"
     if error.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL):

@@ -1,4 +1,4 @@
-"""Explain: why a winner is fast. Each technique's share, hardware counters, and what memory it takes."""
+"""Explanation of a winner's speed: the contribution of each technique, hardware counters and memory use."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -33,13 +33,13 @@ COUNTING_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes a winner takes besides the payload's arguments.
+    """Memory use of a winner in bytes.
 
     Attributes:
-        arguments: Bytes of the payload's own arguments.
-        intermediates: Bytes of intermediates, if each is taken separately.
-        arena: Bytes of the one arena that intermediates share.
-        packed_weights: Bytes of weights stored a second time, in panels.
+        arguments: Size of the payload's arguments.
+        intermediates: Sum of the sizes of all intermediate buffers.
+        arena: Size of the arena that the intermediate buffers share.
+        packed_weights: Size of the packed copies of weights.
     """
 
     arguments: int
@@ -50,17 +50,17 @@ class Memory:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a winner is fast.
+    """Result of an ablation study.
 
     Attributes:
         payload: Name of the payload.
-        kind: ``leave-one-out`` (each row is the winner without something), or ``build-up`` (each row adds something).
-        rows: Variants that were measured.
-        counts: Hardware events of the winner; `None` where no winner was run.
-        memory: Bytes that the winner takes; `None` where no winner was run.
+        kind: ``leave-one-out`` (each row removes a technique from the winner), or ``build-up`` (each row adds one).
+        rows: Measured variants.
+        counts: Hardware events of the winner; `None` for a build-up.
+        memory: Memory use of the winner; `None` for a build-up.
         machine: The host.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
-        unsteady: Why times say nothing, a sentence; empty where they do.
+        unproved: Whether the payload was imported and its only oracle is its own plain lowering.
+        unsteady: Sentence on why the times are not reliable; empty if they are.
     """
 
     payload: str
@@ -74,31 +74,31 @@ class Explanation:
 
     @property
     def is_right(self) -> bool:
-        """Whether everything that was measured computes what the oracle says."""
+        """Whether all variants compute the oracle's result."""
         return all(row.seconds is not None for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the explanation as a JSON-compatible dict."""
         return asdict(self) | {"machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint}}
 
 
 def explain(folder: Path, family: str = "") -> Explanation:
-    """Take one technique at a time from the winner and measure again, interleaved.
+    """Measure the winner of a bundle without one technique at a time, interleaved.
 
     Args:
         folder: Folder of the bundle.
-        family: Family of a file that the bundle was tuned with, ``mine.py:FAMILY``.
+        family: Family from a file with which the bundle was tuned, ``mine.py:FAMILY``.
 
     Raises:
-        ScheduleError: A family is not installed, and not the one that is named.
-        BundleError: The bundle is incomplete, edited, or of a release that formed tasks otherwise.
+        ScheduleError: A family is neither installed nor the named one.
+        BundleError: The bundle is incomplete, edited, or of a release that partitioned payloads differently.
     """
     bundle = read_bundle(folder)
     machine = recorded_machine(bundle)
     variants = leave_one_out(bundle, machine, family)
-    found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
+    evaluations = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
     counts, memory = observe(bundle, variants[0].candidate, machine.threads)
-    rows = tuple(against_first(variants, found, quiet_here(bundle, machine, found)))
+    rows = tuple(against_first(variants, evaluations, quiet_here(bundle, machine, evaluations)))
     return Explanation(
         bundle.payload.name,
         "leave-one-out",
@@ -107,7 +107,7 @@ def explain(folder: Path, family: str = "") -> Explanation:
         memory,
         machine,
         bundle.payload.unproved,
-        unsteady_here(bundle, machine, found),
+        unsteady_here(bundle, machine, evaluations),
     )
 
 
@@ -121,8 +121,8 @@ def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Expla
     bundle = read_bundle(folder)
     machine = recorded_machine(bundle)
     variants = build_up(bundle.payload, machine, bundle, baseline, family)
-    found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
-    rows = tuple(against_previous(variants, found, quiet_here(bundle, machine, found)))
+    evaluations = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
+    rows = tuple(against_previous(variants, evaluations, quiet_here(bundle, machine, evaluations)))
     return Explanation(
         bundle.payload.name,
         "build-up",
@@ -131,19 +131,19 @@ def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Expla
         None,
         machine,
         bundle.payload.unproved,
-        unsteady_here(bundle, machine, found),
+        unsteady_here(bundle, machine, evaluations),
     )
 
 
 def quiet_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation]) -> float | None:
-    """Best seconds a call of the FMA kernel now, and when the bundle was recorded, if that was on such a machine."""
+    """Return the best seconds per call of the FMA kernel, now or, on the same machine, when the bundle was recorded."""
     recorded = recorded_quiet(bundle.manifest) if bundle.manifest.fingerprint == machine.fingerprint else None
     now = [min(one.samples.reference_seconds) for one in found if one.samples and one.samples.reference_seconds]
     return min([*now, *([recorded] if recorded else [])], default=None)
 
 
 def unsteady_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation]) -> str:
-    """Why times that were taken now say nothing, in a sentence; empty where they do."""
+    """Return a sentence on why the present times are not reliable; empty if they are."""
     beside = [seconds for one in found if one.samples for seconds in one.samples.reference_seconds]
     winner = found[0].samples
     if winner is None:
@@ -154,17 +154,17 @@ def unsteady_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluat
 
 
 def observe(bundle: BundleFiles, winner: Candidate, threads: int) -> tuple[Counts, Memory]:
-    """Counters and memory of the winner, from a worker."""
+    """Measure hardware counters and memory use of the winner in a worker."""
     with Worker(COUNTING_SECONDS, threads=threads) as worker:
-        found = worker.call(run_counted, (bundle.payload, winner, bundle.manifest.seed))
-    if isinstance(found, Evaluation):
-        failed = f"the winner {found.outcome}: {found.diagnostic}"
+        answer = worker.call(run_counted, (bundle.payload, winner, bundle.manifest.seed))
+    if isinstance(answer, Evaluation):
+        failed = f"the winner {answer.outcome}: {answer.diagnostic}"
         return Counts({}, failed), Memory(bundle.payload.bytes, 0, 0, 0)
-    return found
+    return answer
 
 
 def run_counted(work: tuple[Payload, Candidate, int]) -> tuple[Counts, Memory]:
-    """Compile, count and weigh a candidate. In the isolated process only."""
+    """Compile a candidate, and measure its counters and memory use. Call this in the isolated process only."""
     payload, candidate, seed = work
     bench = open_testbench(payload, seed, this_machine().pages)
     program = compile_program(payload, candidate)

@@ -1,4 +1,4 @@
-"""What a command line names, as tasks with their schedules: a bundle, or a payload by default configs."""
+"""Tasks with schedules of a bundle, or of a payload by default configs, as named on the command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ from autotune.worker.loading.reading import open_payload, partition
 
 @dataclass(frozen=True)
 class ScheduledProgram:
-    """A payload as it is compiled.
+    """Payload with the schedules of its tasks.
 
     Attributes:
         payload: The payload.
         tasks: Tasks of the payload, each with its family and config.
-        text: The module with tagged tasks.
+        text: Module with tagged tasks.
         machine: The host.
     """
 
@@ -34,17 +34,17 @@ class ScheduledProgram:
 
 
 def scheduled_of(source: str, task: str | None = None, config: str = "", family: str = "") -> ScheduledProgram:
-    """A bundle's winner, or a payload by default configs, with knobs of one task set.
+    """Return the winner of a bundle, or a payload with default configs, with some knobs of one task changed.
 
     Args:
-        source: A bundle's folder, or a payload's spec.
-        task: Tag of the task whose knobs are set; the only one by default.
-        config: Knobs as ``name=value,...``; the others stay.
-        family: Family of a file that a bundle was tuned with, ``mine.py:FAMILY``.
+        source: Folder of a bundle, or spec of a payload.
+        task: Tag of the task whose knobs are changed; by default the only one.
+        config: Knobs to change, as ``name=value,...``.
+        family: Family from a file with which the bundle was tuned, ``mine.py:FAMILY``.
 
     Raises:
-        PayloadError: There is no such payload, or no such task.
-        SpaceError: The config is not of the task's space.
+        PayloadError: There is no such payload or no such task.
+        SpaceError: The config is not in the task's space.
         BundleError: The bundle is refused.
     """
     if holds(source, MANIFEST_FILE):

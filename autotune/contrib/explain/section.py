@@ -1,4 +1,4 @@
-"""What each technique is worth, as a section of a bundle's page."""
+"""Section of a bundle's page with the ablation study of its winner."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ ANCHOR, TITLE = "techniques", "What each technique is worth"
 
 
 def techniques_of(found: Explanation) -> Section:
-    """What each technique is worth, and what the winner does to the machine."""
+    """Return the section with the ablation study, hardware counters and memory use."""
     rows = [(row.name, row.factor) for row in found.rows[1:] if row.tasks and row.factor]
     heads = ("program", "time of a call", "times as long")
     body = [technique_row(row) for index, row in enumerate(found.rows) if index == 0 or row.tasks]
@@ -39,7 +39,7 @@ def techniques_of(found: Explanation) -> Section:
 
 
 def technique_row(row: Measured) -> TableRow:
-    """The cells of a variant of the winner."""
+    """Return the table row of a variant."""
     seconds = row.seconds.estimate if row.seconds else None
     cells = [
         TableCell(f"without {row.name}" if row.tasks else row.name),
@@ -50,7 +50,7 @@ def technique_row(row: Measured) -> TableRow:
 
 
 def counted(found: Explanation) -> dict[str, str]:
-    """Hardware events a call and bytes of the winner, where they were measured."""
+    """Return hardware events per call and memory use of the winner, as far as they were measured."""
     facts: dict[str, str] = {}
     if found.counts is not None:
         facts |= {name: f"{count:.4g} a call" for name, count in found.counts.events.items()}
@@ -61,7 +61,7 @@ def counted(found: Explanation) -> dict[str, str]:
 
 
 def draw_techniques(payload: str, rows: Sequence[tuple[str, Interval]]) -> Iterator[Picture]:
-    """What each technique is worth: times as long without it; nothing where nothing was measured."""
+    """Draw the slowdown without each technique; yield nothing if there are no rows."""
     if rows:
         name, factor = max(rows, key=lambda row: row[1].estimate)
         caption = f"How many times as long a call takes without each technique. Most, {factor.estimate:.3g}x: {name}."
@@ -70,10 +70,10 @@ def draw_techniques(payload: str, rows: Sequence[tuple[str, Interval]]) -> Itera
 
 
 def figure_of_techniques(rows: Sequence[tuple[str, Interval]]) -> Figure:
-    """Times without each technique over those of the winner, with 95 % intervals.
+    """Plot the ratio of the time without each technique to that of the winner, with 95 % intervals.
 
     Args:
-        rows: Name and factor.
+        rows: Names of the techniques, and ratios.
     """
     names, factors = [name for name, _ in rows], [factor for _, factor in rows]
     middle = [factor.estimate for factor in factors]

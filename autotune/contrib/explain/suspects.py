@@ -1,4 +1,4 @@
-"""What may slow a program down, and how its tasks are compiled without it."""
+"""Suspected causes of a slowdown, and schedules of the tasks that avoid them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ TAIL, COPY, LAYOUT, FUSION = "tail", "copy", "layout", "fusion"
 CALLS, HIDDEN, REGISTERS, BLOCKS = "function calls", "hidden work", "register tile", "blocks"
 AHEAD, LOOPS, THREADS = "prefetch", "loop overhead", "threads"
 PLAIN, MOVES, CALL = "no schedule", "moved elements", "call"
-SENTENCES = {  # the first of several that one change takes out names it
+SENTENCES = {  # in order of priority: a change that removes several causes is named after the first
     TAIL: "ends of rows are computed in other vectors than the rest",
     COPY: "an operand is copied in every call",
     LAYOUT: "an operand is read in the order that it came in",
@@ -47,12 +47,12 @@ NUMBERED = re.compile(r"_\d+$")
 
 @dataclass(frozen=True)
 class Suspect:
-    """A cause, and a task without it.
+    """Suspected cause, and the task without it.
 
     Attributes:
         cause: Name of the cause, a key of `SENTENCES`.
-        change: What is changed, such as ``ends=masked``.
-        without: The task as it is compiled then.
+        change: Knob values that remove it, such as ``ends=masked``.
+        without: Task with a schedule without the cause.
     """
 
     cause: str
@@ -61,10 +61,10 @@ class Suspect:
 
 
 def suspects_of(task: Scheduled, machine: Machine) -> Iterator[Suspect]:
-    """What may slow a task down: values of knobs, to which others are near; the lack of a schedule.
+    """Yield the suspected causes in a task: knob values that have alternatives, or the lack of a schedule.
 
     Args:
-        task: The task, as it is compiled.
+        task: The task with its schedule.
         machine: The host.
     """
     family = task.family or family_as_typed(task.task, machine)
@@ -74,11 +74,11 @@ def suspects_of(task: Scheduled, machine: Machine) -> Iterator[Suspect]:
     if task.config is None:
         yield Suspect(PLAIN, f"schedule {family.name}", replace(task, family=family, config=default))
         return
-    config, space, seen = task.config, family.space(task.task, machine), list[Config]()
+    config, space, tried = task.config, family.space(task.task, machine), list[Config]()
     for wanted in changes(config, default, space):
         without = nearest({**config, **wanted}, space, wanted)
-        if without is not None and without not in (config, *seen):
-            seen.append(without)
+        if without is not None and without not in (config, *tried):
+            tried.append(without)
             changed = {name: value for name, value in without.items() if value != config[name]}
             causes = {cause_of(name, config[name]) for name in changed}
             cause = next(cause for cause in SENTENCES if cause in causes)
@@ -86,7 +86,7 @@ def suspects_of(task: Scheduled, machine: Machine) -> Iterator[Suspect]:
 
 
 def changes(config: Config, default: Config, space: Space) -> Iterator[dict[str, Value]]:
-    """What is changed: all knobs of a cause to their default, then each knob alone."""
+    """Yield changes to a config: first all knobs of a cause to their defaults, then each knob alone."""
     causes: dict[str, dict[str, Value]] = {}
     for knob in space.knobs:
         if default[knob.name] != config[knob.name] and (cause := cause_of(knob.name, config[knob.name])):
@@ -98,12 +98,12 @@ def changes(config: Config, default: Config, space: Space) -> Iterator[dict[str,
 
 
 def spelled(values: Mapping[str, Value]) -> str:
-    """Values of knobs as ``--config`` takes them."""
+    """Format knob values as ``--config`` accepts them."""
     return ",".join(f"{name}={value}" for name, value in values.items())
 
 
 def cause_of(knob: str, value: Value) -> str:
-    """What a knob decides that has a value; empty if nothing that is suspected."""
+    """Return the cause that a knob with a given value stands for; empty if it is no suspect."""
     name = NUMBERED.sub("", knob)
     if name == PACK:
         return COPY if value == EACH_CALL else LAYOUT if value == IN_PLACE else ""
@@ -111,7 +111,7 @@ def cause_of(knob: str, value: Value) -> str:
 
 
 def near(knob: Knob, value: Value) -> list[Value]:
-    """Values of a knob beside the one it has: the next in either direction of a size, all others of a choice."""
+    """Return the neighbours of a knob's value: the next smaller and larger integer, or all other values of a choice."""
     at = knob.values.index(value)
     if all(isinstance(each, int) and not isinstance(each, bool) for each in knob.values):
         return [*knob.values[max(0, at - 1) : at], *knob.values[at + 1 : at + 2]]
@@ -119,7 +119,7 @@ def near(knob: Knob, value: Value) -> list[Value]:
 
 
 def nearest(config: Mapping[str, Value], space: Space, fixed: Mapping[str, Value]) -> Config | None:
-    """A config that satisfies all constraints, with at most one knob changed besides; `None` where none does."""
+    """Return a valid config that keeps the fixed knobs and changes at most one other; `None` if there is none."""
     first = space.settled(config)
     if space.broken_constraint(first) is None:
         return first
@@ -132,11 +132,11 @@ def nearest(config: Mapping[str, Value], space: Space, fixed: Mapping[str, Value
 
 
 def only_moves(task: Task) -> bool:
-    """Tell whether a task computes nothing: a transpose, a copy, a join."""
+    """Return whether a task only moves elements: a transpose, a copy, a concatenation."""
     return not any(op.arithmetic or op.has_products for op in task.ops)
 
 
 def costly(shares: Mapping[str, float], tasks: Sequence[Scheduled], most: int) -> list[Scheduled]:
-    """Tasks with the largest shares of the time, at most so many."""
+    """Return the tasks with the largest shares of the time, at most `most`."""
     known = [task for task in tasks if shares.get(task.task.tag, 0.0) > 0.0]
     return sorted(known, key=lambda task: -shares[task.task.tag])[:most]

@@ -66,7 +66,7 @@ def explain(
 
 
 def show_against(source: str, library: str, task: str | None, config: str, family: str, *, as_json: bool) -> None:
-    """Measure why a bundle, or a payload by default configs, is slower than a library; print it."""
+    """Measure and print why a bundle, or a payload with default configs, is slower than a library."""
     from autotune.contrib.explain.against import explain_against
     from autotune.contrib.explain.scheduled import scheduled_of
     from autotune.core.progress import ProgressLine
@@ -81,7 +81,7 @@ def show_against(source: str, library: str, task: str | None, config: str, famil
 
 
 def show_causes(found: "Against") -> None:
-    """Print who is faster, a row a cause, and what is most worth trying."""
+    """Print the times of both, one row per cause, and the most promising change."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.core.console import duration
     from autotune.reports.format import factor, out
@@ -108,12 +108,12 @@ def show_causes(found: "Against") -> None:
 
 
 def percent(share: "Interval") -> str:
-    """A share with its interval."""
+    """Format a share with its interval."""
     return f"{share.estimate:.0%} [{share.low:.0%}, {share.high:.0%}]"
 
 
 def show_explanation(found: "Explanation") -> None:
-    """Print a row a technique, then counters and memory."""
+    """Print one row per technique, then counters and memory use."""
     from autotune.cli.layout import Column, Table, show_sentence, show_table
     from autotune.core.payload import UNPROVED
     from autotune.reports.format import out
@@ -147,13 +147,13 @@ def show_explanation(found: "Explanation") -> None:
 
 
 def technique_row(row: "Measured", *, is_first: bool, built: bool, timed: bool) -> "TextRow":
-    """A technique's time and what it is worth, dim where that may be nothing; the first is what others are beside.
+    """Format the row of a technique, dim if its effect is not significant.
 
     Args:
-        row: What was measured.
-        is_first: Whether it is the winner, or where a build-up begins.
-        built: Whether each row adds something.
-        timed: Whether times say something.
+        row: Measurement of the variant.
+        is_first: Whether it is the reference row: the winner, or the start of a build-up.
+        built: Whether the rows are the steps of a build-up.
+        timed: Whether the times are reliable.
     """
     from autotune.cli.layout import TextRow
     from autotune.core.console import duration
@@ -173,7 +173,7 @@ def technique_row(row: "Measured", *, is_first: bool, built: bool, timed: bool) 
 
 
 def section_of(folder: Path) -> "Section":
-    """The section of a bundle's folder: its winner is measured without each technique."""
+    """Run the ablation study of the bundle in a folder and return its section."""
     from autotune.contrib.explain.explanation import explain
     from autotune.contrib.explain.section import techniques_of
 

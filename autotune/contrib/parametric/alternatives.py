@@ -1,4 +1,4 @@
-"""Boolean alternatives: knobs of which another value adds ops to a script or leaves some out, and no more."""
+"""Boolean alternatives: knobs of which another value only adds or removes operations of a script."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ HANDLES = re.compile(r"%\w+")
 
 @dataclass(frozen=True)
 class Hunk:
-    """A position where two scripts differ.
+    """Difference between two scripts at one position.
 
     Attributes:
-        at: Position among the ops of the script that is shown.
-        left_out: Number of its ops, from there on, that the other one lacks.
-        added: Ops that the other one has there besides.
+        at: Position among the operations of the shown script.
+        left_out: Number of operations from there on that the other script lacks.
+        added: Operations that the other script has there.
     """
 
     at: int
@@ -28,12 +28,12 @@ class Hunk:
 
 @dataclass(frozen=True)
 class BooleanAlternative:
-    """A knob with two values, the one that is shown and another one.
+    """Knob with two values, the shown one and another.
 
     Attributes:
         knob: Name of the knob.
-        values: Both values.
-        hunks: Positions where the scripts of the two differ, in order.
+        values: Shown value and other value.
+        hunks: Differences between the scripts of the two values, in order.
     """
 
     knob: str
@@ -42,26 +42,29 @@ class BooleanAlternative:
 
     @property
     def covered(self) -> set[int]:
-        """Positions of the ops that the other value leaves out."""
+        """Positions of the operations that the other value removes."""
         return {index for hunk in self.hunks for index in range(hunk.at, hunk.at + hunk.left_out)}
 
 
 def hunks_between(shown: Sequence[ScriptLine], other: Sequence[ScriptLine]) -> tuple[Hunk, ...] | None:
-    """Positions where two scripts differ; `None` where ops are replaced, or what is there is used elsewhere."""
+    """Return the differences between two scripts as hunks.
+
+    Return `None` if an operation is replaced, a hunk splits an operation, or a handle defined in it is used elsewhere.
+    """
     hunks = []
-    for kind, begin, end, from_, to in SequenceMatcher(None, shown, other, autojunk=False).get_opcodes():
-        if kind == "equal":
+    for edit, begin, end, from_, to in SequenceMatcher(None, shown, other, autojunk=False).get_opcodes():
+        if edit == "equal":
             continue
-        gone, more = shown[begin:end], other[from_:to]
+        removed, added = shown[begin:end], other[from_:to]
         rest = (*shown[:begin], *shown[end:], *other[:from_], *other[to:])
-        if (gone and more) or not is_whole(gone or more) or defined(gone or more) & used(rest):
+        if (removed and added) or not is_whole(removed or added) or defined(removed or added) & used(rest):
             return None
-        hunks.append(Hunk(begin, len(gone), tuple(more)))
+        hunks.append(Hunk(begin, len(removed), tuple(added)))
     return tuple(hunks)
 
 
 def is_whole(lines: Sequence[ScriptLine]) -> bool:
-    """Return whether lines hold whole ops: every bracket that is opened is closed."""
+    """Return whether lines are whole operations, with balanced braces."""
     depth = 0
     for letter in "".join(part for line in lines for part in line.parts):
         depth += (letter == "{") - (letter == "}")
@@ -71,31 +74,33 @@ def is_whole(lines: Sequence[ScriptLine]) -> bool:
 
 
 def defined(lines: Sequence[ScriptLine]) -> set[str]:
-    """Handles that lines make."""
+    """Return the handles that lines define."""
     return {handle for line in lines for handle in HANDLES.findall(head_of(line)[0])}
 
 
 def used(lines: Sequence[ScriptLine]) -> set[str]:
-    """Handles that lines read."""
+    """Return the handles that lines use."""
     return {handle for line in lines for handle in HANDLES.findall(head_of(line)[1])}
 
 
 def head_of(line: ScriptLine) -> tuple[str, str]:
-    """What a line makes, and the rest of it."""
+    """Split a line into its results and the rest."""
     text = "".join(line.parts)
-    made, equals, rest = text.partition(" = transform.")
-    return (made, rest) if equals else ("", text)
+    results, equals, rest = text.partition(" = transform.")
+    return (results, rest) if equals else ("", text)
 
 
 def with_alternatives(
     count: int, alternatives: Sequence[BooleanAlternative], taken: Sequence[bool]
 ) -> Iterator[int | ScriptLine]:
-    """The script with some alternatives at their other value: positions of ops that stay, and ops that are added.
+    """Yield the script with some alternatives at their other value.
+
+    Operations of the shown script are yielded as positions, added ones as lines.
 
     Args:
-        count: Number of ops of the script that is shown.
-        alternatives: The alternatives.
-        taken: Whether each is at its other value.
+        count: Number of operations of the shown script.
+        alternatives: All alternatives.
+        taken: Whether each alternative has its other value.
     """
     on = [alternative for alternative, other in zip(alternatives, taken, strict=True) if other]
     left_out = set().union(*(alternative.covered for alternative in on))

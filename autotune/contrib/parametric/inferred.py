@@ -1,4 +1,4 @@
-"""Inferred constraints: which values of knobs a script may have together, as asking about configs finds out."""
+"""Inferred constraints: relations between knobs, learned from which sampled configs are allowed."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -11,25 +11,25 @@ from autotune.contrib.parametric.relation import Members, constraints_of
 from autotune.core.scripts.terms import Term
 from autotune.core.space import Knob
 
-MOST_ASKED = 2000  # configs: of a space that has no more each one is asked for, of a larger one as many by chance
+MOST_ASKED = 2000  # configs checked: all of a space of at most this size, else a random sample of it
 MOST_TOGETHER = 4  # knobs in one constraint
 Numbers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class InferredConstraint:
-    """What some knobs may be together.
+    """Relation between some knobs.
 
     Attributes:
-        positions: Positions of the knobs among those that are open.
-        members: Values of theirs that are allowed together.
+        positions: Positions of the knobs among the open ones.
+        members: Tuples of their values that are allowed.
     """
 
     positions: tuple[int, ...]
     members: Members
 
     def allows(self, config: Numbers) -> bool:
-        """Return whether a config, as values in the order of the knobs, is among them."""
+        """Return whether a config, as values in the order of the knobs, is in the relation."""
         return tuple(config[position] for position in self.positions) in self.members
 
 
@@ -38,8 +38,8 @@ class ParameterSpace:
     """Open knobs and the constraints between them.
 
     Attributes:
-        knobs: Knobs with the values that some config has that is allowed.
-        constraints: Constraints that hold for all drawn configs that are valid, and for no other drawn one.
+        knobs: Knobs with the values that occur in some allowed config.
+        constraints: Constraints that hold for exactly the allowed configs among those sampled.
     """
 
     knobs: tuple[Knob, ...]
@@ -47,16 +47,16 @@ class ParameterSpace:
 
 
 def infer_constraints(parameters: ScriptParameters) -> ParameterSpace:
-    """The knobs that stay parameters, with the constraints between them."""
+    """Infer the constraints between the open knobs of a script."""
     names = [knob.name for knob in parameters.open_knobs]
-    asked = list(samples(parameters))
-    allowed = {config for config in asked if parameters.allows(dict(zip(names, config, strict=True)))}
+    sampled = list(samples(parameters))
+    allowed = {config for config in sampled if parameters.allows(dict(zip(names, config, strict=True)))}
     seen = [{config[position] for config in allowed} for position in range(len(names))]
     knobs = tuple(
         Knob(knob.name, tuple(value for value in knob.values if value in seen[position]))
         for position, knob in enumerate(parameters.open_knobs)
     )
-    wrong = {config for config in asked if config not in allowed and all(map(set.__contains__, seen, config))}
+    wrong = {config for config in sampled if config not in allowed and all(map(set.__contains__, seen, config))}
     constraints: list[Term] = []
     for each in cover(wrong, allowed):
         constraints += constraints_of([knobs[position] for position in each.positions], each.members)
@@ -64,28 +64,31 @@ def infer_constraints(parameters: ScriptParameters) -> ParameterSpace:
 
 
 def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[InferredConstraint]:
-    """Inferred constraints that leave no wrong config; of few knobs, and those first that exclude most."""
+    """Yield constraints that together exclude the wrong configs.
+
+    Greedy set cover: constraints of few knobs come first, and among them those that exclude most.
+    """
     count = len(next(iter(allowed), ()))
     for size in range(2, min(MOST_TOGETHER, count) + 1):
         inferred = [constraint_of(positions, allowed) for positions in combinations(range(count), size)]
         while wrong:
             best = min(inferred, key=lambda each: sum(map(each.allows, wrong)))
-            left = {config for config in wrong if best.allows(config)}
-            if len(left) == len(wrong):
+            remaining = {config for config in wrong if best.allows(config)}
+            if len(remaining) == len(wrong):
                 break
-            wrong = left
+            wrong = remaining
             yield best
 
 
 def constraint_of(positions: tuple[int, ...], allowed: set[Numbers]) -> InferredConstraint:
-    """What some knobs are together in configs that are allowed."""
+    """Return the relation between some knobs in the allowed configs."""
     return InferredConstraint(
         positions, frozenset(tuple(config[position] for position in positions) for config in allowed)
     )
 
 
 def samples(parameters: ScriptParameters) -> Iterator[Numbers]:
-    """All configs of a small space; of a large one the shown one and others by chance."""
+    """Yield all configs of a small space; of a large one the shown config and a random sample."""
     values: Sequence[Sequence[int]] = [[int(value) for value in knob.values] for knob in parameters.open_knobs]
     if prod(map(len, values)) <= MOST_ASKED:
         yield from product(*values)

@@ -1,7 +1,7 @@
-"""Lines of a script, with the numbers in them that a knob may give: as a param, or as an attribute by `SETS`.
+"""Lines of a script, split at the numbers that a knob can set, as a param or as an attribute by `SETS`.
 
-They are those that families of ours write, compared as text for several configs, and written again with their comments:
-what MLIR parsed has none.
+The lines are those that the built-in families write. They are compared as text for several configs and written again
+with their comments, which MLIR's parser would drop.
 """
 
 import re
@@ -15,13 +15,13 @@ KNOB = re.compile(rf'(%\w+) = transform\.tune\.knob<"[\w.-]+"> = (\d+) from opti
 ANY = r"!transform\.any_op"
 PARAMS = f"(?:, {PARAM})*"
 
-# Ops that take params: their text as head, numbers, middle, tail; the types of params stand between the last two.
+# Operations that take params: head, numbers, middle and tail; the types of the params come between the last two.
 SIZES = (
     re.compile(rf"(.* = transform\.structured\.tile_using_for %\w+ tile_sizes \[)([^]]*)(\] : \({ANY}){PARAMS}(\).*)"),
     re.compile(rf"(transform\.structured\.vectorize %\w+ vector_sizes \[)([^]]*)(\] : {ANY}){PARAMS}()"),
     re.compile(rf"(.* = transform\.structured\.split %\w+ after )(\d+)( \{{[^}}]*\}} : {ANY}){PARAMS}()"),
 )
-# An attribute that takes none, and its name.
+# An operation whose number is an attribute, and the name of that attribute.
 ATTRIBUTE = re.compile(rf"(transform\.loop\.unroll %\w+ \{{)factor = (\d+)(\}} : {ANY})()")
 FACTOR = "factor"
 
@@ -31,9 +31,9 @@ class ScriptLine:
     """One line of a script.
 
     Attributes:
-        parts: Text before the numbers, between them and the types of params, and behind those.
-        numbers: Numbers that a knob may give; none in most lines.
-        attribute: Name of the attribute that the number is; empty where it may be a param.
+        parts: Text before the numbers, between them and the types of params, and after those.
+        numbers: Numbers that a knob can set; empty for most lines.
+        attribute: Name of the attribute with the number; empty if it can be a param.
     """
 
     parts: tuple[str, str, str]
@@ -42,11 +42,15 @@ class ScriptLine:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What lines have in common that differ in their numbers alone."""
+        """Key of lines that differ only in their numbers."""
         return self.parts, len(self.numbers), self.attribute
 
     def write(self, given: Sequence[str | None]) -> str:
-        """The line, with a name instead of each number that has one: a handle, or of an attribute the knob's."""
+        """Return the text of the line with some numbers replaced.
+
+        Args:
+            given: Replacement of each number: a handle, or for an attribute the name of the knob; `None` to keep it.
+        """
         head, middle, tail = self.parts
         shown = [name or str(number) for name, number in zip(given, self.numbers, strict=True)]
         if self.attribute:
@@ -56,34 +60,34 @@ class ScriptLine:
 
 
 def read_lines(text: str) -> list[ScriptLine]:
-    """The lines of a script that a family wrote, its knobs as the numbers they are set to."""
+    """Parse the lines of a script that a family wrote; handles of knobs are replaced by their numbers."""
     handles: dict[str, str] = {}
     lines = []
     for line in text.splitlines():
-        if found := KNOB.fullmatch(line):
-            handles[found[1]] = found[2]
+        if match := KNOB.fullmatch(line):
+            handles[match[1]] = match[2]
         else:
             lines.append(read_line(line, handles))
     return lines
 
 
 def read_line(line: str, handles: Mapping[str, str]) -> ScriptLine:
-    """A line, with numbers instead of the handles of knobs."""
+    """Parse a line; handles of knobs are replaced by their numbers."""
     for pattern in (*SIZES, ATTRIBUTE):
-        if (found := pattern.fullmatch(line)) is None:
+        if (match := pattern.fullmatch(line)) is None:
             continue
-        words = [handles.get(word, word) for word in found[2].split(", ")]
+        words = [handles.get(word, word) for word in match[2].split(", ")]
         if all(map(str.isdigit, words)):
             attribute = FACTOR if pattern is ATTRIBUTE else ""
-            return ScriptLine((found[1], found[3], found[4]), tuple(map(int, words)), attribute)
+            return ScriptLine((match[1], match[3], match[4]), tuple(map(int, words)), attribute)
     return ScriptLine((line, "", ""))
 
 
 def is_comment(line: ScriptLine) -> bool:
-    """Whether a line is there for readers alone."""
+    """Return whether a line is a comment."""
     return line.parts[0].lstrip().startswith("//")
 
 
 def ops_in(lines: Sequence[ScriptLine]) -> list[ScriptLine]:
-    """Lines without comments."""
+    """Return the lines that are not comments."""
     return [line for line in lines if not is_comment(line)]

@@ -1,9 +1,9 @@
-"""Which knobs of a family can be parameters of its script, where they stand in it, and what constrains them.
+"""Inference of the knobs of a family that can be parameters of its script, and of the numbers that they determine.
 
-The family is asked, not rewritten. It builds the script of a config, and those of configs near it. Where only numbers
-differ, and each is a multiple of knobs, knobs can replace the numbers; where ops differ, a knob is a choice
-of structure, and stays as it is. What knobs may not be together is found by asking as well: a config is allowed if it
-satisfies the family's constraints and the family writes for it what the open script becomes.
+The family is treated as a black box. It builds the scripts of a config and of its neighbours. If only numbers differ,
+and each is a multiple of knobs, the knobs can replace the numbers; if operations differ, the knob is structural and
+stays fixed. A config is allowed if it satisfies the family's constraints and the family writes the same script for
+it as the instantiated parametric script.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,25 +27,25 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Size:
-    """What a number in a script is: a multiple of the product of knobs; a constant where it names none."""
+    """Number in a script as a multiple of a product of knobs; a constant if there are no knobs."""
 
     factor: int
     knobs: tuple[str, ...] = ()
 
     def of(self, config: Config) -> int:
-        """The number for a config."""
+        """Return the number for a config."""
         return self.factor * prod(int(config[name]) for name in self.knobs)
 
 
 @dataclass(frozen=True)
 class FamilyScript:
-    """A family that is asked what it writes for configs near one.
+    """Scripts of a family for a config and its neighbours.
 
     Attributes:
         family: The family.
         task: Task that it covers.
-        machine: Host that scripts are written for.
-        shown: Config that the others are near to.
+        machine: Host for which scripts are written.
+        shown: Config whose script is made parametric.
     """
 
     family: Family
@@ -60,23 +60,24 @@ class FamilyScript:
 
     @cached_property
     def rewrites(self) -> Rewrites:
-        """What happens to the task's op before the script."""
+        """Rewrites of the task's operation that precede the script."""
         return self.family.rewrites(self.task, self.shown)
 
     @cached_property
     def lines(self) -> tuple[ScriptLine, ...]:
-        """The script for the config that is shown."""
+        """Lines of the script for the shown config."""
         return tuple(read_lines(self.family.build(self.task, self.shown, self.machine)))
 
     @cached_property
     def ops(self) -> list[ScriptLine]:
-        """The same without comments."""
+        """Lines of the script without comments."""
         return ops_in(self.lines)
 
     def write(self, changed: Config) -> list[ScriptLine] | None:
-        """The ops of the script for a config; `None` if something else happens before it.
+        """Return the operations of the script for a config.
 
-        That is so, too, where a family cannot write a script for a config that breaks its constraints.
+        Return `None` if the config needs other rewrites, or the family cannot write a script for it because it violates
+        constraints.
         """
         config = {**self.shown, **changed}
         family = GuardedFamily(self.family)
@@ -88,7 +89,7 @@ class FamilyScript:
             return None
 
     def numbers(self, changed: Config) -> Numbers | None:
-        """The numbers in the script for a config, where it has the ops of the one that is shown; else `None`."""
+        """Return the numbers in the script for a config; `None` if its operations differ from the shown ones."""
         lines = self.write(changed)
         if lines is None or [line.kind for line in lines] != [line.kind for line in self.ops]:
             return None
@@ -101,13 +102,13 @@ class FamilyScript:
 
 @dataclass(frozen=True)
 class ScriptParameters:
-    """The knobs of a family that can stay open in its script for a config.
+    """Knobs of a family that can be parameters of its script for a config.
 
     Attributes:
-        written: The family, and the config that the open knobs select.
-        sizes: What each number of each op of the script is.
-        knobs: Knobs of numbers that stay open, with the values that they may take.
-        alternatives: Knobs that add ops or leave some out: 0 is the value that is shown, 1 the other.
+        written: Family with the shown config, which is the default of the parameters.
+        sizes: Numbers of each operation, as functions of the knobs.
+        knobs: Numeric knobs that are open, with their possible values.
+        alternatives: Knobs that add or remove operations; as a parameter, 0 is the shown value and 1 the other.
     """
 
     written: FamilyScript
@@ -116,7 +117,7 @@ class ScriptParameters:
     alternatives: tuple[BooleanAlternative, ...]
 
     def config(self, chosen: Config) -> dict[str, Value]:
-        """The family's config for values of the open knobs."""
+        """Return the family's config for values of the open knobs."""
         others = {
             alternative.knob: alternative.values[int(chosen.get(alternative.knob, 0))]
             for alternative in self.alternatives
@@ -124,24 +125,24 @@ class ScriptParameters:
         return {**self.written.shown, **chosen, **others}
 
     def allows(self, chosen: Config) -> bool:
-        """Return whether a config is valid, and the family writes for it what the open script becomes."""
+        """Return whether a config is valid and the family's script for it equals the instantiated one."""
         config = self.config(chosen)
         if not self.written.is_valid(config):
             return False
         return self.written.write(config) == list(self.becomes(chosen))
 
     def becomes(self, chosen: Config) -> Iterator[ScriptLine]:
-        """The ops of the open script for values of its knobs."""
+        """Yield the operations of the parametric script, instantiated for values of its knobs."""
         ops, shown = self.written.ops, {**self.written.shown, **chosen}
         taken = [bool(chosen.get(alternative.knob, 0)) for alternative in self.alternatives]
-        for found in with_alternatives(len(ops), self.alternatives, taken):
-            if isinstance(found, int):
-                yield replace(ops[found], numbers=tuple(size.of(shown) for size in self.sizes[found]))
+        for item in with_alternatives(len(ops), self.alternatives, taken):
+            if isinstance(item, int):
+                yield replace(ops[item], numbers=tuple(size.of(shown) for size in self.sizes[item]))
             else:
-                yield found
+                yield item
 
     def selected(self, knob: Knob) -> int:
-        """The value of an open knob for the config that is shown."""
+        """Return the value of an open knob in the shown config."""
         return (
             0
             if any(alternative.knob == knob.name for alternative in self.alternatives)
@@ -150,19 +151,19 @@ class ScriptParameters:
 
     @property
     def open_knobs(self) -> tuple[Knob, ...]:
-        """All knobs of the open script, in the order of the family's."""
+        """All knobs of the parametric script, in the order of the family's."""
         opened = {knob.name: knob for knob in self.knobs} | {s.knob: Knob(s.knob, (0, 1)) for s in self.alternatives}
         return tuple(opened[knob.name] for knob in self.written.space.knobs if knob.name in opened)
 
 
 def parameters_of(family: Family, task: Task, machine: Machine, config: Config) -> ScriptParameters:
-    """Open the script that a family writes for a config.
+    """Infer the parameters of the script that a family writes for a config.
 
     Args:
-        family: Covers the task.
-        task: Task that the script is for.
-        machine: Host that the script is written for.
-        config: Config to show.
+        family: Family that covers the task.
+        task: Task to schedule.
+        machine: Host for which the script is written.
+        config: Config whose script is made parametric.
     """
     written = FamilyScript(family, task, machine, config)
     near = {knob.name: ask(written, knob) for knob in written.space.knobs}
@@ -181,7 +182,7 @@ def parameters_of(family: Family, task: Task, machine: Machine, config: Config) 
 
 
 def find_alternatives(written: FamilyScript, opened: set[str]) -> Iterator[BooleanAlternative]:
-    """Alternatives among the knobs that are not open; of two that meet at an op that one leaves out, the first."""
+    """Yield alternatives among the knobs that are not open; of two that overlap at a removed operation, the first."""
     covered, begun = set[int](), set[int]()
     for knob in written.space.knobs:
         for alternative in alternatives_of(written, knob) if knob.name not in opened else ():
@@ -193,7 +194,7 @@ def find_alternatives(written: FamilyScript, opened: set[str]) -> Iterator[Boole
 
 
 def alternatives_of(written: FamilyScript, knob: Knob) -> Iterator[BooleanAlternative]:
-    """Alternatives between the value of a knob that is shown and each other one that is valid."""
+    """Yield the alternatives between the shown value of a knob and each other valid one."""
     shown = written.shown[knob.name]
     for value in knob.values:
         if value != shown and written.is_valid({knob.name: value}):
@@ -204,15 +205,15 @@ def alternatives_of(written: FamilyScript, knob: Knob) -> Iterator[BooleanAltern
 
 
 def ask(written: FamilyScript, knob: Knob) -> dict[Value, Numbers]:
-    """The numbers in the script for values of a knob, if they are all that moves; those of the shown value first."""
+    """Return the numbers in the script by value of a knob, as far as only numbers change, the shown value first."""
     first = written.numbers({}) or ()
-    found: dict[Value, Numbers] = {written.shown[knob.name]: first}
+    numbers_by_value: dict[Value, Numbers] = {written.shown[knob.name]: first}
     for value in knob.values:
-        if type(value) is int and value and value not in found:
+        if type(value) is int and value and value not in numbers_by_value:
             numbers = written.numbers({knob.name: value})
             if numbers is not None and numbers != first:
-                found[value] = numbers
-    return found
+                numbers_by_value[value] = numbers
+    return numbers_by_value
 
 
 def fit(
@@ -223,7 +224,15 @@ def fit(
     *,
     is_attribute: bool,
 ) -> Size:
-    """What a number is: the product of knobs that explains it in most of the scripts near the one that is shown."""
+    """Fit a number as a multiple of the product of knobs that explains it in most of the neighbouring scripts.
+
+    Args:
+        index: Index of the number.
+        first: Numbers of the shown script.
+        near: Numbers of the neighbouring scripts, by knob and value.
+        shown: Config of the shown script.
+        is_attribute: Whether the number is an attribute, which only a single knob can set.
+    """
     moving = [name for name, found in near.items() if any(n[index] != first[index] for n in found.values())]
     best, most = Size(first[index]), -1
     for names in (names for count in range(len(moving) + 1) for names in combinations(moving, count)):
@@ -238,11 +247,11 @@ def fit(
 
 
 def fits(sizes: list[Size], numbers: Numbers, config: Config) -> bool:
-    """Return whether the numbers of a script are the sizes for its config."""
+    """Return whether sizes, evaluated for a config, are the numbers of its script."""
     return all(size.of(config) == number for size, number in zip(sizes, numbers, strict=True))
 
 
 def settled(size: Size, opened: set[str], shown: Config) -> Size:
-    """A size with the value that is shown of knobs that are not open."""
+    """Substitute the shown values of the knobs that are not open in a size."""
     closed = [name for name in size.knobs if name not in opened]
     return Size(size.factor * Size(1, tuple(closed)).of(shown), tuple(n for n in size.knobs if n in opened))

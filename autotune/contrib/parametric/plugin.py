@@ -1,4 +1,4 @@
-"""The feature as verbs show it: stage `parametric` of `show`, and `show --open`."""
+"""Stage `parametric` of `show`, and the option `show --open`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -19,11 +19,11 @@ STAGE = "parametric"
 def describe(
     payload: "Payload", text: str, candidate: "Candidate", tasks: "Sequence[Scheduled]", machine: "Machine"
 ) -> str:
-    """The script of one task with its family's knobs open.
+    """Return the parametric script of one task.
 
     Raises:
         PayloadError: There are several tasks.
-        ScheduleError: There is no family whose script could be opened.
+        ScheduleError: No family schedules the task, or its schedule is a user script.
     """
     from autotune.contrib.parametric.script import open_text
     from autotune.core.errors import ScheduleError
@@ -39,7 +39,7 @@ def describe(
 
 
 def show_open(arguments: Arguments) -> None:
-    """`show --open`: stage `parametric`."""
+    """Run `show --open`, which shows the stage `parametric`."""
     from autotune.cli.show import show
 
     if arguments["stage"] not in ("schedule", STAGE):

@@ -1,4 +1,4 @@
-"""Relations between knobs, which are known by their tuples alone, as the constraints that people write."""
+"""Conversion of relations between knobs, given as sets of tuples, to readable constraints."""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -10,11 +10,11 @@ Members = frozenset[tuple[int, ...]]
 
 
 def constraints_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
-    """Terms that are all true of the tuples of a relation, and of no others; as few as there are to be found.
+    """Return short terms whose conjunction holds for exactly the tuples of a relation.
 
     Args:
-        knobs: Knobs whose values are numbers.
-        members: Values of the knobs that are allowed together.
+        knobs: Knobs with numeric values.
+        members: Tuples of values that are allowed.
 
     Example:
         >>> from autotune.core.scripts.terms import spell
@@ -32,12 +32,12 @@ def constraints_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
             if all(((m[index] % m[1 - index] == 0) if m[1 - index] else False) == (m in members) for m in everything):
                 divided = Term("int.mod", (name_of(knobs[index]), name_of(knobs[1 - index])))
                 return (Term("eq", (divided, constant(0))),)
-    found = [by_cases(knobs, index, members) for index in range(len(knobs))]
-    return min(found, key=lambda terms: sum(map(weight, terms)))
+    candidates = [by_cases(knobs, index, members) for index in range(len(knobs))]
+    return min(candidates, key=lambda terms: sum(map(weight, terms)))
 
 
 def by_cases(knobs: Sequence[Knob], index: int, members: Members) -> tuple[Term, ...]:
-    """The constraints that hold of the other knobs where one of them has certain values."""
+    """Return constraints by case distinction on one knob: each implies constraints on the other knobs."""
     rest = [knob for number, knob in enumerate(knobs) if number != index]
     slices: dict[Members, list[int]] = {}
     for value in numbers_of(knobs[index]):
@@ -54,7 +54,7 @@ def by_cases(knobs: Sequence[Knob], index: int, members: Members) -> tuple[Term,
 
 
 def membership(knob: Knob, values: set[int]) -> Term:
-    """That a knob has one of some values, by the bound of them where they have one."""
+    """Return the term that a knob has one of some values, as a bound if they are a prefix or suffix of its values."""
     numbers, name = numbers_of(knob), name_of(knob)
     if len(values) == 1:
         return Term("eq", (name, constant(*values)))
@@ -66,27 +66,27 @@ def membership(knob: Knob, values: set[int]) -> Term:
 
 
 def numbers_of(knob: Knob) -> tuple[int, ...]:
-    """The values of a knob of numbers."""
+    """Return the values of a numeric knob."""
     return tuple(int(value) for value in knob.values)
 
 
 def name_of(knob: Knob) -> Term:
-    """The value of a knob in a constraint."""
+    """Return the term for the value of a knob."""
     return Term(GIVEN, value=knob.name)
 
 
 def constant(number: int) -> Term:
-    """A number in a constraint."""
+    """Return the term for a constant."""
     return Term(CONSTANT, value=number)
 
 
 def weight(term: Term) -> int:
-    """How long a term is."""
+    """Return the number of nodes of a term."""
     return 1 + sum(map(weight, term.operands))
 
 
 def product_of(factor: int, names: Iterable[str]) -> Term:
-    """A multiple of the product of knobs."""
+    """Return the term for a multiple of a product of knobs."""
     terms = tuple(Term(GIVEN, value=name) for name in names)
     whole = (*terms, constant(factor)) if factor != 1 else terms
     return whole[0] if len(whole) == 1 else Term("int.mul", whole)

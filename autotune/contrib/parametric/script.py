@@ -1,4 +1,4 @@
-"""The open script of a family as text: a sequence over one op: its knobs, then the constraints, then what it does."""
+"""Text of a parametric script: a named sequence with the knobs, the constraints, and the family's transforms."""
 
 from collections.abc import Iterator, Mapping
 from textwrap import indent, wrap
@@ -19,24 +19,24 @@ WIDTH = 114
 
 
 def open_text(family: Family, task: Task, machine: Machine, config: Config) -> str:
-    """The script that a family writes for a task, with its knobs open: ready to be edited, and tuned as one's own.
+    """Write the script of a family for a task with knobs as parameters, which can be edited and tuned as a user script.
 
     Args:
-        family: Covers the task.
-        task: Task that the script is for.
-        machine: Host that the script is written for.
-        config: Config that the knobs select.
+        family: Family that covers the task.
+        task: Task to schedule.
+        machine: Host for which the script is written.
+        config: Config that is the default of the knobs.
 
     Returns:
-        A module with one named sequence over an op of the task. For every config that they allow, it does
-        what the family's own script does, where the space is small enough that all of them were looked at.
+        Module with one named sequence over an operation of the task. For every allowed config it is equivalent to the
+        family's own script; this is checked for all configs of a small space, and for a sample of a large one.
     """
     parameters = parameters_of(family, task, machine, config)
     return write_parametric(parameters, infer_constraints(parameters))
 
 
 def write_parametric(parameters: ScriptParameters, space: ParameterSpace) -> str:
-    """The text of a parametric script."""
+    """Return the text of a parametric script."""
     body = [*write_knobs(parameters, space), *write_body(parameters, space), "transform.yield"]
     attributes = marks_of(parameters.written.rewrites)
     head = f"transform.named_sequence @schedule(%op: !transform.any_op {{transform.consumed}}){attributes} {{"
@@ -45,7 +45,7 @@ def write_parametric(parameters: ScriptParameters, space: ParameterSpace) -> str
 
 
 def preface(parameters: ScriptParameters, space: ParameterSpace) -> str:
-    """What the script is, and what is not open in it, for people."""
+    """Return comment lines that describe the script and its fixed knobs."""
     written = parameters.written
     opened = {knob.name for knob in space.knobs if len(knob.values) > 1}
     fixed = ", ".join(f"{name} = {value}" for name, value in written.shown.items() if name not in opened)
@@ -56,7 +56,7 @@ def preface(parameters: ScriptParameters, space: ParameterSpace) -> str:
 
 
 def marks_of(rewrites: Rewrites) -> str:
-    """Attributes of the sequence that say what happens to the op before it; empty for nothing."""
+    """Return the attributes of the sequence that request rewrites before it; empty if there are none."""
     attributes = [f"{PANEL} = {rewrites.panel} : i64"] if rewrites.panel else []
     if rewrites.blocks is not None:
         attributes.append(f"{ONLINE} = {{{rewrites.blocks.text}}}")
@@ -64,26 +64,26 @@ def marks_of(rewrites: Rewrites) -> str:
 
 
 def params_of(parameters: ScriptParameters, space: ParameterSpace) -> dict[str, str]:
-    """Handles of the knobs' params, by name; none that the script uses already."""
+    """Return unused handles for the knobs' params, by knob name."""
     text = "\n".join(part for line in parameters.written.lines for part in line.parts)
     return {knob.name: free_handle(f"%{knob.name}", text) for knob in space.knobs}
 
 
 def free_handle(handle: str, text: str) -> str:
-    """A handle that a text does not hold."""
+    """Append underscores to a handle until the text does not use it."""
     while f"{handle}," in text or f"{handle} " in text or f"{handle}[" in text:
         handle += "_"
     return handle
 
 
 def write_knobs(parameters: ScriptParameters, space: ParameterSpace) -> Iterator[str]:
-    """The knobs, and the constraints between them."""
+    """Yield the lines of the knobs and the constraints between them."""
     params = params_of(parameters, space)
-    meant = {alternative.knob: alternative.values for alternative in parameters.alternatives}
+    meanings = {alternative.knob: alternative.values for alternative in parameters.alternatives}
     for knob in space.knobs:
         options = ", ".join(map(str, knob.values))
-        if knob.name in meant:
-            yield f"// {knob.name}: 0 is {meant[knob.name][0]}, 1 is {meant[knob.name][1]}"
+        if knob.name in meanings:
+            yield f"// {knob.name}: 0 is {meanings[knob.name][0]}, 1 is {meanings[knob.name][1]}"
         tune = f'transform.tune.knob<"{knob.name}"> = {parameters.selected(knob)} from options = [{options}]'
         yield f"{params[knob.name]} = {tune} -> {PARAM}"
     for constraint in space.constraints:
@@ -91,28 +91,28 @@ def write_knobs(parameters: ScriptParameters, space: ParameterSpace) -> Iterator
 
 
 def write_body(parameters: ScriptParameters, space: ParameterSpace) -> Iterator[str]:
-    """The family's lines, with params instead of numbers; products of knobs are computed before."""
-    params, made = params_of(parameters, space), dict[Size, str]()
+    """Yield the family's lines with params for numbers, preceded by the computation of products of knobs."""
+    params, named_sizes = params_of(parameters, space), dict[Size, str]()
     for size in (size for sizes in parameters.sizes for size in sizes):
-        if size.knobs and size not in made and not is_knob(size):
-            made[size] = f"%size_{len(made)}"
-            yield from write_size(made[size], product_of(size.factor, size.knobs), params)
+        if size.knobs and size not in named_sizes and not is_knob(size):
+            named_sizes[size] = f"%size_{len(named_sizes)}"
+            yield from write_size(named_sizes[size], product_of(size.factor, size.knobs), params)
     index = 0
     for line in parameters.written.lines:
         if is_comment(line):
             yield line.write(())
             continue
         yield from begin_choices(parameters, params, index)
-        yield line.write([name_of(line, size, params, made) for size in parameters.sizes[index]])
+        yield line.write([name_of(line, size, params, named_sizes) for size in parameters.sizes[index]])
         index += 1
         yield from end_choices(parameters, index)
     yield from begin_choices(parameters, params, index)
 
 
 def begin_choices(parameters: ScriptParameters, params: Mapping[str, str], index: int) -> Iterator[str]:
-    """What stands before an op: ops that alternatives add, and the beginning of those that they leave out."""
-    found = [(s, number) for s in parameters.alternatives for number, hunk in enumerate(s.hunks) if hunk.at == index]
-    for alternative, number in sorted(found, key=lambda each: bool(each[0].hunks[each[1]].left_out)):
+    """Yield the lines before an operation: regions that add operations, and the start of regions that remove some."""
+    starts = [(s, number) for s in parameters.alternatives for number, hunk in enumerate(s.hunks) if hunk.at == index]
+    for alternative, number in sorted(starts, key=lambda each: bool(each[0].hunks[each[1]].left_out)):
         chosen = f"selected_region = {params[alternative.knob]} : {PARAM}"
         yield f'transform.tune.alternatives<"{alternative.knob}_{number}"> {chosen} {{'
         if added := alternative.hunks[number].added:
@@ -122,14 +122,14 @@ def begin_choices(parameters: ScriptParameters, params: Mapping[str, str], index
 
 
 def end_choices(parameters: ScriptParameters, index: int) -> Iterator[str]:
-    """What stands behind the ops that an alternative leaves out."""
+    """Yield the lines that close the regions of alternatives whose removed operations end before `index`."""
     for alternative in parameters.alternatives:
         if any(hunk.left_out and hunk.at + hunk.left_out == index for hunk in alternative.hunks):
             yield from ("  transform.yield", "}, {", "  transform.yield", "}")
 
 
 def name_of(line: ScriptLine, size: Size, params: Mapping[str, str], made: Mapping[Size, str]) -> str | None:
-    """What stands in a line for a number: a handle, or in an attribute the name of the knob; `None` for the number."""
+    """Return the replacement of a number in a line: a handle, or a knob's name for an attribute; `None` to keep it."""
     if not size.knobs:
         return None
     if line.attribute:
@@ -138,5 +138,5 @@ def name_of(line: ScriptLine, size: Size, params: Mapping[str, str], made: Mappi
 
 
 def is_knob(size: Size) -> bool:
-    """Whether a number is what one knob is set to."""
+    """Return whether a number is the value of a single knob."""
     return size.factor == 1 and len(size.knobs) == 1

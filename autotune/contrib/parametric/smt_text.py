@@ -1,4 +1,4 @@
-"""Constraints as text: a ``transform.smt.constrain_params`` op, as the reader of scripts takes it."""
+"""Text of constraints as ``transform.smt.constrain_params`` operations, in the form that the script reader accepts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ INT, BOOL = "!smt.int", "!smt.bool"
 
 @dataclass
 class Region:
-    """The ops of a constraint under construction.
+    """Region of a constraint under construction.
 
     Attributes:
-        handles: Handles of what is given, by name.
-        lines: Ops so far.
-        made: Handles of the terms that are written.
+        handles: Handles of the block arguments, by knob name.
+        lines: Operations so far.
+        made: Handles of the terms written so far.
     """
 
     handles: Mapping[str, str]
@@ -24,7 +24,7 @@ class Region:
     made: dict[Term, str] = field(default_factory=dict)
 
     def write(self, term: Term) -> str:
-        """Write a term; gives its handle."""
+        """Write a term unless it is written already; return its handle."""
         if term.op == GIVEN:
             return self.handles[str(term.value)]
         if term not in self.made:
@@ -36,17 +36,17 @@ class Region:
 
 
 def op_of(term: Term, operands: str) -> str:
-    """The text of one op, without its result."""
+    """Return the text of one operation, without its result."""
     if term.op == CONSTANT:
         return f"smt.int.constant {term.value}"
     if term.op in ("eq", "distinct"):
-        kind = INT if term.operands[0].op in (CONSTANT, GIVEN) or term.operands[0].op.startswith("int.") else BOOL
-        return f"smt.{term.op} {operands} : {kind}"
+        smt_type = INT if term.operands[0].op in (CONSTANT, GIVEN) or term.operands[0].op.startswith("int.") else BOOL
+        return f"smt.{term.op} {operands} : {smt_type}"
     return f"smt.{term.op} {operands}"
 
 
 def write_constraint(constraint: Term, params: Mapping[str, str]) -> list[str]:
-    """Lines of the op that asserts a term.
+    """Return the lines of the operation that asserts a term.
 
     Args:
         constraint: Term over knobs.
@@ -56,25 +56,31 @@ def write_constraint(constraint: Term, params: Mapping[str, str]) -> list[str]:
 
 
 def write_size(handle: str, term: Term, params: Mapping[str, str]) -> list[str]:
-    """Lines of the op that gives the value of a term, a number, as a param; arguments as of `write_constraint`."""
+    """Return the lines of the operation that computes a numeric term as a param.
+
+    Args:
+        handle: Handle of the resulting param.
+        term: Term over knobs.
+        params: Handles of the knobs' params, by name.
+    """
     return [f"// {spell(term)}", *write_op(f"{handle} = ", (), (term,), params)]
 
 
 def write_op(head: str, asserted: Sequence[Term], results: Sequence[Term], params: Mapping[str, str]) -> list[str]:
-    """Lines of the op."""
+    """Return the lines of a `constrain_params` operation with assertions and results."""
     used = set().union(*map(names_in, (*asserted, *results)))
     names = [name for name in params if name in used]
     region = Region({name: f"%{name}_value" for name in names})
     for term in asserted:
         handle = region.write(term)
         region.lines.append(f"smt.assert {handle}")
-    given = [region.write(term) for term in results]
-    if given:
-        region.lines.append(f"smt.yield {', '.join(given)} : {', '.join([INT] * len(given))}")
-    taken, kinds = ", ".join(params[name] for name in names), ", ".join([PARAM] * len(names))
+    yielded = [region.write(term) for term in results]
+    if yielded:
+        region.lines.append(f"smt.yield {', '.join(yielded)} : {', '.join([INT] * len(yielded))}")
+    operands, types = ", ".join(params[name] for name in names), ", ".join([PARAM] * len(names))
     arguments = ", ".join(f"%{name}_value: {INT}" for name in names)
     return [
-        f"{head}transform.smt.constrain_params({taken}) : ({kinds}) -> ({', '.join([PARAM] * len(given))}) {{",
+        f"{head}transform.smt.constrain_params({operands}) : ({types}) -> ({', '.join([PARAM] * len(yielded))}) {{",
         f"^bb0({arguments}):",
         *(f"  {line}" for line in region.lines),
         "}",
