@@ -1,4 +1,4 @@
-"""`autotune demo`: one kernel tuned in a minute, its hot loop, and what to try next."""
+"""`autotune demo`: tune one kernel in a minute, show its hot loop and suggest further commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from autotune.tuning.result import TuneResult
 
 KERNEL, TRIALS = "matmul,m=256,n=256,k=256", 24
-LIBRARIES = ("numpy", "onnxruntime")  # those that start in a second, where they are installed
-MOST_LINES = 8  # of the hot loop
-AGREES = 1.2  # two times of the winner within this factor are of one quiet core
+LIBRARIES = ("numpy", "onnxruntime")  # libraries that start within a second, if they are installed
+MOST_LINES = 8  # maximum number of lines of the hot loop
+AGREES = 1.2  # largest ratio of two times of the winner that are accepted as undisturbed
 
 
 def demo(
@@ -53,7 +53,7 @@ def demo(
 
 
 def show_times(console: "Console", result: "TuneResult", found: "Comparison") -> None:
-    """Print the winner's time and those of the others, each with its ratio; no number where the core was shared."""
+    """Print the times of the winner and the others with their ratios, but none if the core was disturbed."""
     from autotune.cli.layout import show_sentence
     from autotune.core.console import duration
 
@@ -83,7 +83,7 @@ def show_hot_loop(console: "Console", payload: "Payload", bundle: Path) -> None:
 
     try:
         loop = find_hot_loop(payload, recorded_candidate(read_bundle(bundle)))
-    except MachineError:  # no disassembler: the demo is none the worse
+    except MachineError:  # without a disassembler the demo goes on
         return
     if loop is not None:
         lines = [line.strip() for line in instruction_lines(loop.loop)]
@@ -93,7 +93,7 @@ def show_hot_loop(console: "Console", payload: "Payload", bundle: Path) -> None:
 
 
 def show_next(console: "Console", bundle: Path) -> None:
-    """Print what to try next."""
+    """Print commands to try next."""
     console.print("\nnext:", markup=False)
     for command in (
         f"autotune show {bundle} --stage schedule",

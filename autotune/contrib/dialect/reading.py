@@ -1,4 +1,4 @@
-"""A file in a dialect of content: parsed by MLIR with the dialect's IRDL loaded, and given back as data."""
+"""Reader of payload files in a registered dialect: MLIR parses them with the dialect's IRDL loaded."""
 
 import re
 from difflib import get_close_matches
@@ -36,7 +36,7 @@ def read_written(path: str, dialect: str, definition: str, text: str) -> Written
         text: Text of the file.
 
     Raises:
-        PayloadError: The text does not parse, breaks what IRDL says of an op, or is not one function.
+        PayloadError: The text does not parse, an operation violates its IRDL definition, or there is not one function.
     """
     check(path, text_fault(text))
     with context():
@@ -54,24 +54,24 @@ def read_written(path: str, dialect: str, definition: str, text: str) -> Written
 
 
 def explain(message: str, dialect: str, definition: str, text: str) -> str:
-    """What the parser says, at its line, in words of the dialect: which ops it has, which operands an op.
+    """Rephrase a parser diagnostic in terms of the dialect, with its operations or the operands of an operation.
 
     Args:
-        message: What the parser says, with the file, line and column.
+        message: Diagnostic of the parser, with file, line and column.
         dialect: Name of the dialect.
         definition: The dialect in IRDL.
         text: Text of the file.
     """
-    found = re.match(r"(.*?:(\d+)):\d+: (.*)", message, re.S)
-    if found is None:
+    match = re.match(r"(.*?:(\d+)):\d+: (.*)", message, re.S)
+    if match is None:
         return message
-    where, number, error = found.groups()
+    where, number, error = match.groups()
     unknown = re.match(rf"unregistered operation '({dialect}\.\w+)'", error)
     if unknown is not None:
         have = [f"{dialect}.{name}" for name in re.findall(r"irdl\.operation @(\w+)", definition)]
         close = get_close_matches(unknown[1], have, n=1)
-        way = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(have))}"
-        return f"{where}: ops must be those of {dialect}, got {unknown[1]}; {way}"
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(have))}"
+        return f"{where}: ops must be those of {dialect}, got {unknown[1]}; {hint}"
     op = re.search(rf"{dialect}\.(\w+)", text.splitlines()[int(number) - 1])
     if error.startswith("op expects") and op is not None:
         takes = re.search(rf"irdl\.operation @{op[1]} {{.*?irdl\.operands\((.*?)\)", definition, re.S)
@@ -81,7 +81,7 @@ def explain(message: str, dialect: str, definition: str, text: str) -> str:
 
 
 def read_function(function: ir.OpView, path: str) -> WrittenFunction:
-    """A function as data.
+    """Convert a function to plain data.
 
     Raises:
         PayloadError: The function has several blocks.
@@ -93,22 +93,22 @@ def read_function(function: ir.OpView, path: str) -> WrittenFunction:
 
 
 def read_range(function: ir.OpView, number: int) -> WrittenRange:
-    """Role and range of an argument, by its attributes.
+    """Read the role and range of an argument from its attributes.
 
     Raises:
-        PayloadError: An attribute holds no text or number.
+        PayloadError: An attribute has the wrong type.
     """
     low, high = (number_attribute(function, number, name) for name in (LOW, HIGH))
     return WrittenRange(role_attribute(function, number) or "input", low, high)
 
 
 def read_block(op: ir.Operation, path: str, names: Names) -> WrittenBlock:
-    """The only block of an op's only region.
+    """Convert the single block of an operation's single region to plain data.
 
     Args:
-        op: Op that has the region.
+        op: Operation with the region.
         path: Path of the file, for messages.
-        names: Names of the values that are known there; those of the block are added.
+        names: Names of the values in scope; those of the block are added.
 
     Raises:
         PayloadError: There are several blocks.
@@ -120,12 +120,12 @@ def read_block(op: ir.Operation, path: str, names: Names) -> WrittenBlock:
     arguments = read_values(blocks[0].arguments, names)
     *inside, end = blocks[0].operations
     ops = tuple(read_op(each.operation, path, names) for each in inside)
-    gives = tuple(names[value] for value in end.operation.operands)
-    return WrittenBlock(arguments, ops, end.operation.name, line_of(end), gives)
+    yielded = tuple(names[value] for value in end.operation.operands)
+    return WrittenBlock(arguments, ops, end.operation.name, line_of(end), yielded)
 
 
 def read_op(op: ir.Operation, path: str, names: Names) -> WrittenOp:
-    """An op as data; names of its results are added."""
+    """Convert an operation to plain data; names of its results are added to `names`."""
     operands = tuple(names[value] for value in op.operands)
     body = read_block(op, path, names) if len(op.regions) else None
     attributes = tuple((str(name), plain_attribute(value)) for name, value in op.attributes.items())
@@ -133,16 +133,16 @@ def read_op(op: ir.Operation, path: str, names: Names) -> WrittenOp:
 
 
 def read_values(values: "ir.OpResultList | ir.BlockArgumentList", names: Names) -> tuple[WrittenValue, ...]:
-    """Values with new names."""
-    found = []
+    """Convert values to plain data with new names, which are added to `names`."""
+    converted = []
     for value in values:
         names[value] = f"v{len(names)}"
-        found.append(WrittenValue(names[value], read_type(value.type)))
-    return tuple(found)
+        converted.append(WrittenValue(names[value], read_type(value.type)))
+    return tuple(converted)
 
 
 def read_type(kind: ir.Type) -> WrittenType:
-    """A type as data."""
+    """Convert a type to plain data."""
     if isinstance(kind, ir.UnrankedTensorType):
         return WrittenType(str(kind), str(kind.element_type), None, True)
     if isinstance(kind, ir.RankedTensorType):
@@ -152,7 +152,7 @@ def read_type(kind: ir.Type) -> WrittenType:
 
 
 def plain_attribute(attribute: ir.Attribute) -> Attribute:
-    """The number, switch or string that an attribute is; else its text."""
+    """Return the number, boolean or string of an attribute; the text of any other."""
     if isinstance(attribute, ir.UnitAttr):
         return True
     if isinstance(attribute, ir.BoolAttr):
@@ -165,6 +165,6 @@ def plain_attribute(attribute: ir.Attribute) -> Attribute:
 
 
 def line_of(op: ir.Operation | ir.OpView) -> str:
-    """Line of an op."""
+    """Return the line number of an operation as text."""
     line, _ = line_and_column(op.location) or (1, 1)
     return str(line)

@@ -1,11 +1,12 @@
-"""The short form of a dialect's text: ops of it may be written without quotes and types, which are put in for MLIR.
+"""Preprocessor for the short form of a dialect: operations without quotes and types, which are inserted for MLIR.
 
     %y = gpt.linear(%x, %w)      becomes    %y = "gpt.linear"(%x, %w) : (tensor<4x8xf32>, none) -> (none)
     ^bb0(%layer, %x):                       ^bb0(%layer: none, %x: none):
     return %y                               return %y : none
 
-Ops that IRDL defines have MLIR's generic form alone, which repeats the type of every operand. Here a value has the type
-that the file gives it, the entry's arguments theirs, and all others ``none``: to be inferred. Lines stay lines.
+Operations defined by IRDL only have MLIR's generic form, which repeats the type of every operand. Here a value has the
+type that the file gives it, as for arguments of the entry function; all others get ``none`` and are inferred later.
+Line numbers do not change.
 """
 
 import re
@@ -21,11 +22,11 @@ GIVES = (*RETURNS, "vector.yield")
 
 @dataclass
 class ShortOp:
-    """An op that is being completed.
+    """Operation whose types are being inserted.
 
     Attributes:
-        operands: Names of the values it reads.
-        results: Names of the values it gives.
+        operands: Names of its operands.
+        results: Names of its results.
     """
 
     operands: list[str]
@@ -34,12 +35,12 @@ class ShortOp:
 
 @dataclass
 class ShortForm:
-    """A text that is being completed.
+    """Text whose quotes and types are being inserted.
 
     Attributes:
         dialect: Name of the dialect.
-        tokens: Tokens of the text; what is put in is appended to the one before.
-        types: Types of values that the file gives them, by name.
+        tokens: Tokens of the text; inserted text is appended to the preceding token.
+        types: Types of values that the file states, by name.
     """
 
     dialect: str
@@ -47,9 +48,9 @@ class ShortForm:
     types: dict[str, str] = field(default_factory=dict)
 
     def complete(self) -> str:
-        """The text with quotes and types."""
+        """Insert all quotes and types, and return the text."""
         at, header = 0, -1
-        left: list[str] = []  # results of the statement, as far as it is read
+        left: list[str] = []  # results of the current statement
         regions: list[ShortOp] = []
         while (at := self.skip(at)) < len(self.tokens):
             token = self.tokens[at]
@@ -81,45 +82,45 @@ class ShortForm:
         return "".join(self.tokens)
 
     def at(self, number: int) -> str:
-        """A token; nothing behind the last."""
+        """Return a token; an empty string after the last."""
         return self.tokens[number] if number < len(self.tokens) else ""
 
     def skip(self, number: int) -> int:
-        """The first token from a number on that is neither space nor comment."""
+        """Return the index of the first token from `number` on that is neither space nor comment."""
         while number < len(self.tokens) and (self.tokens[number].isspace() or self.tokens[number].startswith("//")):
             number += 1
         return number
 
     def is_op(self, number: int) -> bool:
-        """Whether a token is the name of an op of the dialect, before its operands."""
+        """Return whether a token is the name of an operation of the dialect, followed by operands."""
         name = self.tokens[number].strip('"')
         return name.startswith(f"{self.dialect}.") and self.at(self.skip(number + 1)) == "("
 
     def matching(self, number: int) -> int:
-        """The bracket that closes the one at a number; the end of the text where none does."""
-        waiting = []
+        """Return the index of the bracket that closes the one at `number`; of the last token if none does."""
+        expected = []
         for index in range(number, len(self.tokens)):
             token = self.tokens[index]
             if token in CLOSING:
-                waiting.append(CLOSING[token])
-            elif waiting and token == waiting[-1]:
-                waiting.pop()
-            if not waiting:
+                expected.append(CLOSING[token])
+            elif expected and token == expected[-1]:
+                expected.pop()
+            if not expected:
                 return index
         return len(self.tokens) - 1
 
     def names(self, number: int) -> tuple[int, list[str]]:
-        """Names of the results of a statement, and the token behind its equal sign."""
-        found: list[str] = []
+        """Return the index after the equal sign of a statement, and the names of its results."""
+        results: list[str] = []
         while self.at(number).startswith("%") or self.at(number) == ",":
             name, _, count = self.at(number).partition(":")
             if name != ",":
-                found += [f"{name}#{i}" for i in range(int(count))] if count else [name]
+                results += [f"{name}#{i}" for i in range(int(count))] if count else [name]
             number = self.skip(number + 1)
-        return number + (self.at(number) == "="), found
+        return number + (self.at(number) == "="), results
 
     def typed(self, number: int, end: int, *, complete: bool) -> None:
-        """Note the types of arguments between brackets; put in those that are left out."""
+        """Record the types of arguments between brackets; insert missing ones if `complete` is true."""
         while (number := self.skip(number)) < end:
             name = self.tokens[number]
             after = self.skip(number + 1)
@@ -136,10 +137,10 @@ class ShortForm:
                 number += 1
 
     def function(self, number: int) -> tuple[int, int]:
-        """Note types of a function's arguments, and of what it returns where that is written.
+        """Record the types of a function's arguments and, if they are stated, of its results.
 
         Returns:
-            The token behind them, and where types of its results are to be put in; -1 where they stand.
+            Index of the token after them, and of the token after which result types must be inserted; -1 if they exist.
         """
         while number < len(self.tokens) and self.tokens[number] != "(":
             number += 1
@@ -158,7 +159,7 @@ class ShortForm:
         return behind, -1
 
     def block_arguments(self, number: int) -> int:
-        """Complete the arguments of a block; give the token behind them."""
+        """Insert the types of a block's arguments; return the index after them."""
         start = self.skip(number + 1)
         if self.at(start) != "(":
             return number + 1
@@ -167,7 +168,7 @@ class ShortForm:
         return end + 1
 
     def given(self, number: int) -> tuple[list[str], int, int]:
-        """Names behind a terminator, the token behind them, and the last of them."""
+        """Return the operands of a terminator, the index after them, and the index of the last one."""
         names: list[str] = []
         last, number = number, self.skip(number + 1)
         while self.at(number).startswith("%") or (names and self.at(number) == ","):
@@ -176,7 +177,7 @@ class ShortForm:
         return names, number, last
 
     def gives(self, number: int) -> tuple[int, str]:
-        """Complete what a terminator gives; give the token behind it, and the types."""
+        """Insert the types of a terminator's operands; return the index after it and the types."""
         names, after, last = self.given(number)
         types = ", ".join(self.types.get(name, OPEN) for name in names)
         if names and self.at(after) != ":":
@@ -184,7 +185,7 @@ class ShortForm:
         return after, types
 
     def types_of(self, close: int, statement: ShortOp) -> int:
-        """Complete an op behind its operands or its region; give the token behind it."""
+        """Insert the type of an operation after its operands or region; return the index after it."""
         after = self.skip(close + 1)
         if self.at(after) == "{":
             close = self.matching(after)
@@ -200,7 +201,7 @@ class ShortForm:
         return close + 1
 
     def types_at(self, arrow: int) -> tuple[int, list[str]]:
-        """The token behind the types that follow an arrow, and those."""
+        """Return the index after the types that follow an arrow, and the types."""
         start = self.skip(arrow + 1)
         inside = self.at(start) == "("
         end = self.matching(start) if inside else start
@@ -209,20 +210,20 @@ class ShortForm:
         return end + 1, split_types("".join(self.tokens[start + inside : end + (not inside)]))
 
     def line_types(self, colon: int) -> list[str]:
-        """Types behind a colon, up to the end of the line."""
+        """Return the types after a colon, up to the end of the line."""
         end = colon + 1
         while end < len(self.tokens) and "\n" not in self.tokens[end] and self.tokens[end][0] not in "}/":
             end += 1
         return split_types("".join(self.tokens[colon + 1 : end]))
 
     def note(self, names: list[str], types: list[str]) -> None:
-        """Note the types that the file gives values; an argument keeps its own."""
-        for name, each in zip(names, types, strict=False):
-            self.types.setdefault(name, each)
+        """Record the stated types of values; a type recorded earlier is kept."""
+        for name, value_type in zip(names, types, strict=False):
+            self.types.setdefault(name, value_type)
 
 
 def complete(text: str, dialect: str) -> str:
-    """The text of a file with what its short form leaves out.
+    """Insert the quotes and types that the short form of a file omits.
 
     >>> complete("%y = gpt.gelu(%x)", "gpt")
     '%y = "gpt.gelu"(%x) : (none) -> (none)'
@@ -231,12 +232,12 @@ def complete(text: str, dialect: str) -> str:
 
 
 def split_types(text: str) -> list[str]:
-    """Types of a list, at the commas that are in no bracket."""
-    found, depth = [""], 0
+    """Split a list of types at the commas outside brackets."""
+    parts, depth = [""], 0
     for letter in text:
         depth += (letter in "<([{") - (letter in ">)]}")
         if letter == "," and depth == 0:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += letter
-    return [each.strip() for each in found if each.strip()]
+            parts[-1] += letter
+    return [each.strip() for each in parts if each.strip()]

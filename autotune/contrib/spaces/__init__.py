@@ -1,4 +1,4 @@
-"""Recorded spaces: a part of a task's space, every config of it measured, in one file (`autotune.store.recording`).
+"""Recorded spaces: exhaustively measured parts of a task's search space, one file each (`autotune.store.recording`).
 
 record -> part of the space -> measure -> file
 file -> transfer data, for samplers that model;  file -> rerun, of searches

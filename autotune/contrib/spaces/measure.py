@@ -1,4 +1,4 @@
-"""Recording a part of a task's space: every config of it measured, by the search that `tune` uses."""
+"""Recording of a part of a task's search space: every config is measured, by the search that `tune` uses."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,12 +23,12 @@ EFFORT = Effort(samples=16, seconds=0.25)
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """What to record.
+    """Options of a recording.
 
     Attributes:
-        share: Share of the valid configs.
-        most: Most configs.
-        seed: Seed of the part, the order, and the input data.
+        share: Fraction of the valid configs to record.
+        most: Maximum number of configs.
+        seed: Seed of the choice of the part, the order and the input data.
     """
 
     share: float = 1.0
@@ -42,18 +42,21 @@ class RecordOptions:
 
 
 class Thorough:
-    """Has every candidate measured alike: a search gives up slow ones early, by what it takes for the best."""
+    """Evaluator wrapper that measures every candidate with the same effort.
+
+    A search would abandon candidates early that are much slower than its best one.
+    """
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
 
     def evaluate(self, job: Job) -> list[Evaluation]:
-        """What the evaluator finds with `EFFORT`."""
+        """Evaluate a job with `EFFORT`."""
         return self.evaluator.evaluate(replace(job, best_seconds=None, effort=EFFORT))
 
 
 def check_timeout(seconds: float) -> None:
-    """Raise unless a candidate may take so many seconds.
+    """Check the timeout of a candidate.
 
     Raises:
         OptionError: The number is out of range.
@@ -62,10 +65,10 @@ def check_timeout(seconds: float) -> None:
 
 
 def task_named(payload: Payload, tasks: tuple[Task, ...], tag: str) -> tuple[Task, Family]:
-    """The task whose space is recorded, and the family that searches it.
+    """Return the task whose space is recorded, and the family that covers it.
 
     Raises:
-        ScheduleError: No family covers such a task, or there are several and none is named.
+        ScheduleError: No covered task has this tag, or several are covered and no tag is given.
     """
     covered = {task.tag: (task, family) for task in tasks if (family := family_for(task)) is not None}
     if not tag and len(covered) == 1:
@@ -77,10 +80,10 @@ def task_named(payload: Payload, tasks: tuple[Task, ...], tag: str) -> tuple[Tas
 
 
 def journal_of(file: Path) -> Path:
-    """The store beside a recording that holds its trials until it is finished.
+    """Return the path of the store that holds the trials of a recording until it is finished.
 
     Raises:
-        StoreError: The recording is there already, and finished.
+        StoreError: The recording exists and is finished.
     """
     journal = file.with_name(file.name + ".journal")
     if file.exists() and not journal.exists():
@@ -98,20 +101,20 @@ def record_space(
     evaluator: Evaluator,
     listener: Listener = SILENT,
 ) -> Recording:
-    """Measure a part of a task's space and write it, also when interrupted; called again it goes on.
+    """Measure a part of a task's search space and write it to a file, also when interrupted; a second call resumes.
 
     Args:
-        payload: Payload that the task is of.
-        task: Task whose space it is.
+        payload: Payload of the task.
+        task: Task whose space is recorded.
         family: Family that writes the scripts.
         file: File to write; until it is finished, trials are in a store beside it.
-        options: What to record.
-        evaluator: Whoever compiles, verifies and times candidates.
+        options: Options of the recording.
+        evaluator: Evaluator that compiles, verifies and times candidates.
         listener: Notified of every trial.
 
     Raises:
-        StoreError: The file is there already, or cannot be written.
-        KeyboardInterrupt: Passed on; what was measured is written.
+        StoreError: The file exists already, or cannot be written.
+        KeyboardInterrupt: Raised after the trials measured so far were written.
     """
     machine, journal, thorough = this_machine(), journal_of(file), Thorough(evaluator)
     whole, default = family.space(task, machine), family.default(task, machine)
@@ -139,7 +142,7 @@ def record_space(
 def recording_of(
     payload: Payload, search: TaskSearch, machine: Machine, options: RecordOptions, *, combinations: int, valid: int
 ) -> Recording:
-    """The trials of a search as a recording."""
+    """Return the trials of a search as a recording."""
     alone = replace(search.task.payload, reference=None, inputs=None, graph=(), model="", schedule="")
     return Recording(
         format_version=3,

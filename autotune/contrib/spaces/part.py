@@ -1,8 +1,9 @@
-"""A part of a space that is small enough to be measured whole: values of knobs are dropped, constraints stay.
+"""Selection of a part of a search space that is small enough to be measured exhaustively, by dropping values of knobs.
 
-Every knob keeps two values as long as any has more: what decides should not be gone by chance.
+Every knob keeps two values as long as any knob has more, so that no important choice is lost by chance.
 
-What is left is a space like the whole: neighbours of a config are there, as they are not in a sample of configs.
+The part is itself a space with the same constraints. It contains neighbours of configs, which a random sample of
+configs would not.
 """
 
 import random
@@ -16,37 +17,39 @@ from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
 
-MOST_COUNTED = 20_000  # combinations of which each is asked; of more, so many
-DRAWS = 1_000
-TRIED = 8  # values that are tried to be dropped, until one leaves enough
-LEAST = 0.7  # of the wanted configs
-MOST_COMBINATIONS = 200_000  # of a part, so that it can be gone through
+MOST_COUNTED = 20_000  # combinations up to which valid configs are counted exactly
+DRAWS = 1_000  # random combinations for the estimate in a larger space
+TRIED = 8  # candidate values per step, tried until dropping one leaves enough configs
+LEAST = 0.7  # fraction of the wanted configs that is enough
+MOST_COMBINATIONS = 200_000  # combinations of a part, which are enumerated
 
 
 @dataclass(frozen=True)
 class PartFamily(GuardedFamily):
-    """A family of which only a part of a task's space is searched.
+    """Family restricted to a part of a task's search space.
 
     Attributes:
-        part: The part.
+        part: Space to search.
     """
 
     part: Space
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """The part."""
+        """Return the part."""
         return self.part
 
 
 def part_of(space: Space, default: Config, *, share: float, most: int, seed: int) -> Space:
-    """A part of a space: values are dropped at random, the second last of a knob after the third of all others.
+    """Return a part of a space, from which values of knobs were dropped at random.
+
+    No knob is reduced to one value while another has more than two.
 
     Args:
         space: The whole space.
-        default: A config that the part keeps.
-        share: Share of the valid configs that the part may have.
-        most: Most valid configs of the part.
-        seed: Seed of what is dropped.
+        default: Config that the part must contain.
+        share: Maximum fraction of the valid configs.
+        most: Maximum number of valid configs.
+        seed: Seed of the random choices.
     """
     rng = random.Random(f"part {seed}")
     kept = {knob.name: list(knob.values) for knob in space.knobs}
@@ -59,24 +62,24 @@ def part_of(space: Space, default: Config, *, share: float, most: int, seed: int
         names = names or [name for name, values in spare.items() if values]
         if not names:
             break
-        ways = []
+        reductions = []
         for name in rng.choices(names, weights=[len(spare[name]) for name in names], k=TRIED):
-            way = without(kept, name, rng.choice(spare[name]))
-            ways.append((count_valid(space, way, rng), way))
-            if ways[-1][0] >= LEAST * enough:
+            reduced = without(kept, name, rng.choice(spare[name]))
+            reductions.append((count_valid(space, reduced, rng), reduced))
+            if reductions[-1][0] >= LEAST * enough:
                 break
-        kept = max(ways, key=itemgetter(0))[1]
+        kept = max(reductions, key=itemgetter(0))[1]
     knobs = tuple(Knob(name, tuple(values)) for name, values in kept.items())
     return Space(knobs, space.constraints, space.conditions)
 
 
 def without(kept: Mapping[str, list[Value]], name: str, value: Value) -> dict[str, list[Value]]:
-    """The values of knobs but for one of them."""
+    """Return the values of knobs without one value of one knob."""
     return {**kept, name: [each for each in kept[name] if each != value]}
 
 
 def count_valid(space: Space, kept: Mapping[str, Sequence[Value]], rng: random.Random) -> int:
-    """Number of valid configs among combinations of some values; estimated where those are many."""
+    """Return the number of valid configs among the combinations of some values; an estimate if there are many."""
     part = Space(tuple(Knob(name, tuple(values)) for name, values in kept.items()), space.constraints, space.conditions)
     if part.size <= MOST_COUNTED:
         return sum(1 for _ in part.configs())

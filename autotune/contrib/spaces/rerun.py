@@ -1,4 +1,4 @@
-"""Searches run again on a recorded space: what a sampler would have found there, and what it would have cost."""
+"""Simulation of searches on a recorded space: the trials of a sampler, with recorded times and costs."""
 
 import math
 import random
@@ -16,11 +16,11 @@ from autotune.tuning.samplers.search import Search
 
 @dataclass(frozen=True)
 class Rerun:
-    """One search on a recorded space.
+    """Simulated search on a recorded space.
 
     Attributes:
-        seconds: Seconds a call of every trial, in order; infinite where it failed.
-        costs: Seconds that compiling, verifying and measuring each took when it was recorded.
+        seconds: Seconds per call of every trial, in order; infinite for failures.
+        costs: Seconds that compiling, verifying and measuring each trial took when it was recorded.
     """
 
     seconds: tuple[float, ...]
@@ -28,27 +28,27 @@ class Rerun:
 
     @property
     def bests(self) -> tuple[float, ...]:
-        """Seconds a call of the fastest so far, after every trial."""
+        """Seconds per call of the fastest trial so far, after every trial."""
         return tuple(accumulate(self.seconds, min))
 
     def trials_to(self, seconds: float) -> int:
-        """Trials until one is at least as fast; one more than there were if none is."""
+        """Return the number of trials until one takes at most `seconds`; one more than all trials if none does."""
         return next((n for n, best in enumerate(self.bests, 1) if best <= seconds), len(self.seconds) + 1)
 
     def cost_to(self, seconds: float) -> float:
-        """Seconds of trials until one is at least as fast; all of them if none is."""
+        """Return the total cost of the trials until one takes at most `seconds`; of all trials if none does."""
         return sum(self.costs[: self.trials_to(seconds)])
 
 
 @dataclass(frozen=True)
 class Ground:
-    """A recording that searches are run on.
+    """Recording prepared for simulated searches.
 
     Attributes:
-        recording: What was measured.
-        best: Seconds a call of its fastest config.
-        features: Gives the features of its configs.
-        outcomes: Seconds a call and cost of every config, by the values of its knobs.
+        recording: The recording.
+        best: Seconds per call of its fastest config.
+        features: Function that returns the features of a config.
+        outcomes: Seconds per call and cost of every config, by the values of its knobs.
     """
 
     recording: Recording
@@ -58,7 +58,7 @@ class Ground:
 
     @classmethod
     def of(cls, recording: Recording) -> "Ground":
-        """A recording, looked at once."""
+        """Index a recording for simulated searches."""
         outcomes: dict[tuple[object, ...], tuple[float, float]] = {}
         for trial in recording.trials:
             values = recording.values_of(trial.config)
@@ -77,7 +77,7 @@ class Ground:
         return cls(recording, min(seconds for seconds, _ in outcomes.values()), remembered, outcomes)
 
     def anywhere(self, seed: int) -> Config:
-        """A config that a search without any knowledge begins with."""
+        """Return a random first config for a search without prior knowledge."""
         return dict(random.Random(f"anywhere {seed}").choice(self.recording.trials).config)
 
     def rerun(
@@ -90,15 +90,15 @@ class Ground:
         transfer: Sequence[PriorTrial] = (),
         until: float = 0.0,
     ) -> Rerun:
-        """Search it.
+        """Simulate a search.
 
         Args:
             sampler: Name of the sampler.
-            seed: Seed of the sampler, and of where it begins.
-            trials: Most trials.
-            first: Config to begin with; by default any.
-            transfer: What is known of other tasks.
-            until: Seconds a call with which the search ends.
+            seed: Seed of the sampler and of the first config.
+            trials: Maximum number of trials.
+            first: Config to begin with; by default a random one.
+            transfer: Transfer data from other tasks.
+            until: Seconds per call at which the search stops.
         """
         search = Search(
             self.recording.space,

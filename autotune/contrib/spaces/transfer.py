@@ -1,4 +1,4 @@
-"""Transfer data: what recorded spaces teach a sampler that models, of tasks that the same family schedules."""
+"""Transfer data for model-based samplers, from recorded spaces of tasks of the same family."""
 
 import math
 import random
@@ -12,35 +12,38 @@ from autotune.store.recording import Recording, read_recording
 from autotune.tuning.samplers.features import features_of
 from autotune.tuning.samplers.sampler import DELAY, PriorTrial, TransferData
 
-MOST_TRANSFERRED = 600  # of all recordings together: to learn from as many takes 50 ms
+MOST_TRANSFERRED = 600  # configs from all recordings together; fitting as many takes 50 ms
 
 
 def read_recordings(folders: Iterable[Path]) -> list[Recording]:
-    """Every recording in some folders, by name; what is none of this format is passed over."""
-    found = []
+    """Read all recordings in some folders, sorted by path; skip files of another format."""
+    recordings = []
     for path in sorted(path for folder in folders for path in folder.glob("*.xz")):
         try:
-            found.append(read_recording(path))
+            recordings.append(read_recording(path))
         except StoreError:
             continue
-    return found
+    return recordings
 
 
 def read_transfer(folders: Iterable[Path]) -> TransferData | None:
-    """What the recordings in some folders teach of a family; `None` where there are none: an entry point."""
-    found = read_recordings(folders)
-    return partial(transfer_for, recordings=found) if found else None
+    """Return a function from families to transfer data of the recordings in some folders; `None` if there are none.
+
+    It is the entry point of this package in the group ``autotune.transfer``.
+    """
+    recorded = read_recordings(folders)
+    return partial(transfer_for, recordings=recorded) if recorded else None
 
 
 def transfer_for(family: Family, recordings: Sequence[Recording]) -> list[PriorTrial]:
-    """What recordings teach of the configs of a family: as many configs of each, drawn at random."""
+    """Return the transfer data of a family: the same number of configs of each of its recordings, drawn at random."""
     alike = [recording for recording in recordings if recording.family == family.name]
-    rng = random.Random("lessons")  # as ever, so that the same trials are drawn
+    rng = random.Random("lessons")  # seed kept for reproducibility: the same trials are drawn
     return [prior for one in alike for prior in transfer_of(one, family, MOST_TRANSFERRED // len(alike), rng)]
 
 
 def transfer_of(recording: Recording, family: Family, most: int, rng: random.Random) -> list[PriorTrial]:
-    """What one recording teaches."""
+    """Return the transfer data of one recording; the target is the logarithm of the time over the best time."""
     describe = features_of(recording.task, family, recording.machine)
     found = recording.found
     timed = [(t.config, recording.seconds_of(found[recording.values_of(t.config)])) for t in recording.trials]

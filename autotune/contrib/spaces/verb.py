@@ -1,4 +1,4 @@
-"""`autotune lab record`: a large part of a space, measured, as one file."""
+"""`autotune lab record`: measure a part of a search space exhaustively into one file."""
 
 from pathlib import Path
 from typing import Annotated
