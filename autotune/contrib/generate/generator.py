@@ -1,6 +1,6 @@
-"""Generating tokens: what is asked for, and what a model must offer to be asked.
+"""Requests for token generation, and the interface of models that generate.
 
-Like payloads, generators are content: they are found by name through the entry-point group ``autotune.generators``.
+Generators are found by name through the entry-point group ``autotune.generators``.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,20 +14,20 @@ from autotune.registry import find_point, load_point
 
 GENERATORS = "autotune.generators"
 MOST_TEMPERATURE = 1e6
-LEAST_SHARE = 1e-12  # of probability
-Function = Callable[..., tuple[Array, ...]]  # inputs by name to outputs; states stay where they are
+LEAST_SHARE = 1e-12  # least probability mass for top-p sampling
+Function = Callable[..., tuple[Array, ...]]  # from inputs by name to outputs; states are updated in place
 Load = Callable[[Payload], Function]
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen from logits.
+    """Sampling of the next token from logits.
 
     Attributes:
-        temperature: Divides the logits; 0 takes the likeliest token.
-        top_k: Only so many of the likeliest; 0 for all.
-        top_p: Only the likeliest whose probabilities together reach this much.
-        seed: Seed of the draws.
+        temperature: Divisor of the logits; 0 selects the most likely token.
+        top_k: Number of most likely tokens to sample from; 0 for all.
+        top_p: Least probability mass of the most likely tokens to sample from.
+        seed: Seed of the random draws.
     """
 
     temperature: float = 0.0
@@ -44,14 +44,14 @@ class Sampling:
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """Prompt to continue, and how.
+    """Prompt to continue, with options.
 
     Attributes:
         prompt: Ids of the prompt's tokens, at least one.
-        max_new: Largest number of tokens to add.
-        sampling: Rule that the tokens are chosen by.
-        stop: Tokens that end the text; the one that does is given too.
-        cached: Keep what attention needs of earlier tokens, instead of computing it again.
+        max_new: Maximum number of new tokens.
+        sampling: Sampling of the tokens.
+        stop: Tokens that end the text; the last one is included in the output.
+        cached: Whether to use a key-value cache instead of recomputing earlier tokens.
     """
 
     prompt: tuple[int, ...]
@@ -67,28 +67,28 @@ class GenerationRequest:
 
 
 class Generator(Protocol):
-    """Opens a model for a request: an entry point of ``autotune.generators`` by the payload's name."""
+    """Function that opens a model for a request: an entry point of ``autotune.generators`` with the payload's name."""
 
     def __call__(self, name: str, parameters: dict[str, str], request: GenerationRequest, load: Load) -> Iterator[int]:
-        """Compile all that the request needs, then give its tokens one by one.
+        """Compile all functions that the request needs, then yield its tokens one by one.
 
         Args:
             name: Name of the payload.
             parameters: Parameters of the payload's spec.
             request: Prompt, and what to generate from it.
-            load: Compiles a payload. Functions of one session share weights and states by name.
+            load: Function that compiles a payload. Functions of one session share weights and states by name.
 
         Raises:
-            GenerationError: The request does not fit the model; before anything is compiled.
-            PayloadError: The parameters are impossible.
+            GenerationError: The request does not fit the model; raised before anything is compiled.
+            PayloadError: The parameters are invalid.
         """
         ...
 
 
 def load_generator(name: str) -> Generator:
-    """The generator of the model called `name`.
+    """Load the generator of the model called `name`.
 
     Raises:
-        GenerationError: There is none.
+        GenerationError: No such generator is installed.
     """
     return cast(Generator, load_point(find_point(GENERATORS, "model", name, GenerationError)))

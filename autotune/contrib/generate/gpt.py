@@ -1,7 +1,7 @@
-"""Generating tokens with a GPT: with caches, by one prefill and a decode a token, or by whole forward passes.
+"""Token generation with a GPT: by one prefill and one decode step per token with a key-value cache, or without a cache.
 
-Choosing tokens: greedy, or drawn at a temperature from the likeliest (Fan et al., 2018, top-k; Holtzman et al., 2020,
-top-p).
+Tokens are chosen greedily, or sampled at a temperature from the most likely ones (Fan et al., 2018, top-k; Holtzman et
+al., 2020, top-p).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,51 +17,51 @@ from payload.config import GPT2, NANO, GPTConfig
 from payload.interface import read_request
 
 PRESETS = {"nano": NANO, "gpt2": GPT2, "gpt": NANO}
-LEAST_PROMPT = 16  # prompts are filled up to a power of two from here on: few functions to compile
-FIRST_LOOK = 4096  # tokens that are sorted to find those that reach top_p, if they do
-COLDEST = 1e-30  # temperature; below it, an f32 is zero
-GRAIN = 32  # a forward pass without caches is compiled for every multiple of this
+LEAST_PROMPT = 16  # prompts are padded to powers of two from here on, to compile few functions
+FIRST_LOOK = 4096  # tokens sorted first to find those that reach top_p
+COLDEST = 1e-30  # least temperature; a smaller one may underflow in f32
+GRAIN = 32  # a forward pass without a cache is compiled for multiples of this length
 
 
 class Model(Protocol):
-    """What tokens are drawn from."""
+    """Language model that yields logits."""
 
     def start(self, prompt: Sequence[int]) -> Array:
-        """Give the logits ``(V)`` behind a prompt; what was before is forgotten."""
+        """Return the logits ``(V)`` after a prompt; earlier tokens are forgotten."""
         ...
 
     def step(self, token: int) -> Array:
-        """Give the logits ``(V)`` behind one more token."""
+        """Append a token and return the logits ``(V)`` after it."""
         ...
 
 
 class CachedModel:
-    """A language model that keeps keys and values: one prefill, then a decode a token.
+    """Language model with a key-value cache: one prefill, then one decode step per token.
 
     Attributes:
-        vocab: Tokens there are.
-        rows: Rows of the caches.
-        filled: Rows of the caches that are in use.
+        vocab: Size of the vocabulary.
+        rows: Rows of the caches, one per position.
+        filled: Number of rows in use.
     """
 
     def __init__(self, vocab: int, rows: int, decode: Function, prefill: Function | None = None, room: int = 1) -> None:
-        """Take the two functions.
+        """Create a model from compiled functions.
 
         Args:
-            vocab: Tokens there are.
+            vocab: Size of the vocabulary.
             rows: Rows of the caches.
-            decode: Appends a token at a position; gives logits ``(1, V)``.
-            prefill: Fills the caches from `room` tokens, of which so many count; `None` where prompts are of one.
-            room: Most tokens of a prompt.
+            decode: Function that appends a token at a position and returns logits ``(1, V)``.
+            prefill: Function that fills the caches from `room` tokens, padding included; `None` for one-token prompts.
+            room: Maximum number of tokens of a prompt.
         """
         self.vocab, self.rows, self.filled = vocab, rows, 0
         self._decode, self._prefill, self._room = decode, prefill, room
 
     def start(self, prompt: Sequence[int]) -> Array:
-        """Fill the caches.
+        """Fill the caches from a prompt.
 
         Raises:
-            GenerationError: The prompt is empty or too long, or has a token that is none; the caches stay as they were.
+            GenerationError: The prompt is empty or too long, or has an invalid token; the caches are unchanged.
         """
         if not 1 <= len(prompt) <= self._room:
             raise GenerationError(f"a prompt must have 1 to {self._room} tokens here, got {len(prompt)}; cut it")
@@ -76,10 +76,10 @@ class CachedModel:
         return np.asarray(logits[0])
 
     def step(self, token: int) -> Array:
-        """Append a row to the caches.
+        """Append a token to the caches.
 
         Raises:
-            GenerationError: The caches are full, or the token is none; they stay as they were.
+            GenerationError: The caches are full or the token is invalid; the caches are unchanged.
         """
         if self.filled >= self.rows:
             raise GenerationError(f"the cache must have a free row, all {self.rows} are filled; generate fewer tokens")
@@ -90,10 +90,10 @@ class CachedModel:
 
 
 class PlainModel:
-    """A GPT that computes everything anew for every token."""
+    """GPT without a cache, which runs a whole forward pass for every token."""
 
     def __init__(self, config: GPTConfig, load: Callable[[str, int], Function], lengths: range) -> None:
-        """Compile a forward pass for every multiple of `GRAIN` that texts of these lengths need."""
+        """Compile a forward pass for every multiple of `GRAIN` that sequences of these lengths need."""
         self.config = config
         self._load = load
         self._forwards = {
@@ -102,10 +102,10 @@ class PlainModel:
         self._tokens: list[int] = []
 
     def start(self, prompt: Sequence[int]) -> Array:
-        """Forget what was, and see the prompt.
+        """Run the forward pass of a prompt; earlier tokens are forgotten.
 
         Raises:
-            GenerationError: The text is empty or gets too long, or has a token that is none.
+            GenerationError: The sequence is empty or too long, or has an invalid token.
         """
         check_tokens(prompt, self.config.vocab)
         check_length(len(prompt), self.config)
@@ -119,21 +119,21 @@ class PlainModel:
         return np.asarray(logits[len(prompt) - 1])
 
     def step(self, token: int) -> Array:
-        """See all tokens so far and one more.
+        """Run the forward pass of all tokens so far and one more.
 
         Raises:
-            GenerationError: The text gets too long, or the token is none.
+            GenerationError: The sequence is too long, or the token is invalid.
         """
         return self.start([*self._tokens, token])
 
 
 def cached_gpt(config: GPTConfig, load: Callable[[str, int], Function], longest_prompt: int) -> CachedModel:
-    """A GPT that keeps keys and values, compiled.
+    """Compile a GPT with a key-value cache.
 
     Args:
         config: Sizes of the model.
-        load: Compiles a function by name, for so many tokens.
-        longest_prompt: Longest prompt to expect.
+        load: Function that compiles a function of the model by name and number of tokens.
+        longest_prompt: Length of the longest prompt to expect.
     """
     room = prompt_room(longest_prompt, config.positions)
     prefill, decode = load("prefill", room), load("decode", room)
@@ -141,17 +141,17 @@ def cached_gpt(config: GPTConfig, load: Callable[[str, int], Function], longest_
 
 
 def prompt_room(count: int, rows: int) -> int:
-    """Tokens that a prefill for prompts of `count` tokens is compiled for, where caches have so many rows."""
+    """Return the padded length for which a prefill of `count` tokens is compiled, at most `rows`."""
     return min(rows, max(LEAST_PROMPT, 1 << (count - 1).bit_length()))
 
 
 def forward_room(count: int, config: GPTConfig) -> int:
-    """Tokens that a forward pass for texts of `count` tokens is compiled for."""
+    """Return the padded length for which a forward pass of `count` tokens is compiled."""
     return min(config.positions, -(-count // GRAIN) * GRAIN)
 
 
 def check_length(count: int, config: GPTConfig) -> None:
-    """Raise unless there is a token, and the model has so many positions."""
+    """Check that a sequence is not empty and fits the positions of a model."""
     if count < 1:
         raise GenerationError("a prompt must have at least one token, it has none; give one")
     if count > config.positions:
@@ -161,7 +161,7 @@ def check_length(count: int, config: GPTConfig) -> None:
 
 
 def check_tokens(tokens: Sequence[int], vocab: int) -> None:
-    """Raise unless all tokens are whole numbers below `vocab`."""
+    """Check that all tokens are integers from 0 to ``vocab - 1``."""
     for token in tokens:
         if not isinstance(token, (int, np.integer)):
             raise GenerationError(f"tokens must be whole numbers, got {token!r}; convert it")
@@ -170,34 +170,34 @@ def check_tokens(tokens: Sequence[int], vocab: int) -> None:
 
 
 def choose_token(logits: Array, sampling: Sampling, rng: np.random.Generator) -> int:
-    """The next token.
+    """Choose the next token.
 
     Args:
-        logits: ``(V)``.
-        sampling: Rule to choose by.
-        rng: Draws, where it is not the likeliest.
+        logits: Logits ``(V)``.
+        sampling: Sampling options.
+        rng: Random generator for temperatures above 0.
     """
     if sampling.temperature == 0:
         return int(np.argmax(logits))
-    kept = largest(logits, sampling.top_k) if sampling.top_k else None
-    weights = soften(logits if kept is None else logits[kept], sampling.temperature)
+    candidates = largest(logits, sampling.top_k) if sampling.top_k else None
+    weights = soften(logits if candidates is None else logits[candidates], sampling.temperature)
     if sampling.top_p < 1:
         likely = nucleus(weights, sampling.top_p)
-        kept, weights = likely if kept is None else kept[likely], weights[likely]
+        candidates, weights = likely if candidates is None else candidates[likely], weights[likely]
     sums = np.cumsum(weights)
     position = min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
-    return position if kept is None else int(kept[position])
+    return position if candidates is None else int(candidates[position])
 
 
 def soften(logits: Array, temperature: float) -> Array:
-    """Weights in proportion to the probabilities; 1 for the likeliest."""
-    with np.errstate(over="ignore"):  # what is beyond all numbers below the likeliest has the weight 0
+    """Return unnormalized softmax weights; the most likely token has weight 1."""
+    with np.errstate(over="ignore"):  # an overflow to -inf gives weight 0
         weights = (logits - logits.max()) / np.float32(max(temperature, COLDEST))
     return np.asarray(np.exp(weights, out=weights))
 
 
 def nucleus(weights: Array, share: float) -> Array:
-    """Positions of the largest weights, falling, as few as reach a share of the sum."""
+    """Return the positions of the fewest largest weights that reach a share of the sum, in descending order."""
     needed, positions = share * float(weights.sum()), largest(weights, FIRST_LOOK)
     if weights[positions].sum() < needed:
         positions = largest(weights, len(weights))
@@ -206,13 +206,16 @@ def nucleus(weights: Array, share: float) -> Array:
 
 
 def largest(values: Array, count: int) -> Array:
-    """Positions of the `count` largest, falling. Nothing else is sorted: that would take milliseconds a token."""
+    """Return the positions of the `count` largest values, in descending order.
+
+    Only these are sorted; sorting the whole vocabulary would take milliseconds per token.
+    """
     positions = np.argpartition(values, -count)[-count:] if count < len(values) else np.arange(len(values))
     return np.asarray(positions[np.argsort(-values[positions])])
 
 
 def stream(model: Model, request: GenerationRequest) -> Iterator[int]:
-    """New tokens, one by one, up to `max_new` or a stop token."""
+    """Yield new tokens one by one, up to `max_new` or a stop token."""
     rng = np.random.default_rng(request.sampling.seed)
     token = choose_token(model.start(request.prompt), request.sampling, rng)
     yield token
@@ -226,7 +229,7 @@ def stream(model: Model, request: GenerationRequest) -> Iterator[int]:
 def generate(
     model: Model, request: GenerationRequest, on_token: Callable[[int], None] = lambda token: None
 ) -> list[int]:
-    """All new tokens; `on_token` is called with each as soon as it is known."""
+    """Return all new tokens; call `on_token` with each as soon as it is known."""
     tokens = []
     for token in stream(model, request):
         on_token(token)
@@ -253,7 +256,7 @@ def open_gpt(name: str, parameters: dict[str, str], request: GenerationRequest, 
 
 
 def make_function(name: str, parameters: dict[str, str], function: str, tokens: int) -> Payload:
-    """One function of a model; prompts are of `tokens` tokens."""
+    """Build the payload of one function of a model for `tokens` tokens."""
     sizes = {**parameters, "function": function}
     if function != "decode":
         sizes["seq"] = str(tokens)

@@ -1,6 +1,6 @@
-"""Generating tokens with an imported language model: a file that its importer makes a prefill and a decode of.
+"""Token generation with an imported language model, whose importer creates a prefill and a decode function.
 
-Such payloads are known by their arguments: ``tokens`` with a ``length`` or a ``position``, caches ``keys`` and
+Such payloads are recognized by their arguments: ``tokens`` with a ``length`` or a ``position``, caches ``keys`` and
 ``values``, and ``logits``. The importer writes the file's own tokenizer beside them.
 """
 
@@ -17,37 +17,37 @@ from autotune.registry import IMPORTERS, registered
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.loading.imports import import_once
 
-LEAST_ROOM = 16  # rows of caches; more come in powers of two: few functions to compile
+LEAST_ROOM = 16  # least rows of caches; larger ones are powers of two, to compile few functions
 TOKENIZER, ENDS = "tokenizer.json", "generation.json"
 ROLES = {"tokens": "input", "position": "input", "keys": "state", "values": "state", "logits": "output"}
 
 
 def is_imported(name: str) -> bool:
-    """Tell whether a model is a file that an importer reads."""
+    """Return whether a model is a file that an importer reads."""
     return Path(name).suffix.removeprefix(".") in registered(IMPORTERS)
 
 
 def room_for(count: int) -> int:
-    """Rows of caches for so many tokens."""
+    """Return the number of cache rows for a number of tokens."""
     return max(LEAST_ROOM, 1 << (count - 1).bit_length())
 
 
 def decode_folder(name: str, rows: str) -> Path:
-    """The folder of the function that decodes, with so many rows of caches."""
+    """Return the folder of the imported decode function for a number of cache rows."""
     return import_once(f"{name},tokens=1,positions={rows}")
 
 
 def ends_of(folder: Path) -> frozenset[int]:
-    """Tokens that end a text, as the file has them."""
+    """Return the stop tokens that the model file defines."""
     path = folder / ENDS
     return frozenset(map(int, json.loads(path.read_text(encoding="utf-8"))["stop"])) if path.is_file() else frozenset()
 
 
 def tokenizer_of(folder: Path, name: str) -> Path:
-    """The file's own tokenizer.
+    """Return the path of the tokenizer in the model file.
 
     Raises:
-        GenerationError: The file has none.
+        GenerationError: The file has no tokenizer.
     """
     path = folder / TOKENIZER
     if not path.is_file():
@@ -58,16 +58,16 @@ def tokenizer_of(folder: Path, name: str) -> Path:
 
 
 def open_cached(name: str, prompt: int, rows: str, load: Load) -> CachedModel:
-    """An imported model that keeps keys and values, compiled.
+    """Compile an imported model with a key-value cache.
 
     Args:
         name: Path of the file.
-        prompt: Tokens of the prompt.
+        prompt: Number of tokens of the prompt.
         rows: Rows of the caches.
-        load: Compiles a payload.
+        load: Function that compiles a payload.
 
     Raises:
-        GenerationError: The file holds no language model.
+        GenerationError: The file is not a language model.
     """
     decode = payload_of(decode_folder(name, rows))
     check_language_model(decode, name)
@@ -81,14 +81,14 @@ def open_cached(name: str, prompt: int, rows: str, load: Load) -> CachedModel:
 
 
 def check_language_model(payload: Payload, name: str) -> None:
-    """Raise unless a payload decodes tokens."""
+    """Check that a payload is a decode function of a language model."""
     roles = {argument.name: argument.role for argument in payload.arguments}
     if any(roles.get(argument) != role for argument, role in ROLES.items()):
         raise GenerationError(f"a model must take tokens and keep their keys and values, {name} does not; try nano")
 
 
 def open_imported(name: str, parameters: dict[str, str], request: GenerationRequest, load: Load) -> Iterator[int]:
-    """An imported model for a request, compiled; gives its new tokens. See `generator.Generator`."""
+    """Compile an imported model for a request and return its new tokens; see `generator.Generator`."""
     for key in parameters.keys() - {"positions"}:
         raise GenerationError(f"the parameter of a model's file must be positions, got {key!r}; leave it out")
     if not request.cached:
@@ -105,17 +105,17 @@ def open_imported(name: str, parameters: dict[str, str], request: GenerationRequ
 
 
 class TextStream:
-    """Text of tokens as they come: what a token completes.
+    """Incremental decoder from tokens to text.
 
     Args:
-        coder: The tokenizer.
+        coder: Tokenizer.
     """
 
     def __init__(self, coder: Any) -> None:  # noqa: ANN401 - of a library that is an extra
         self._coder, self._tokens, self._emitted = coder, list[int](), 0
 
     def take(self, token: int) -> str:
-        """The text that a token adds; nothing while a character is not whole."""
+        """Return the text that a token adds; empty while a character is incomplete."""
         self._tokens.append(token)
         text = str(self._coder.decode(self._tokens))
         if text.endswith("\ufffd"):

@@ -9,12 +9,12 @@ from autotune.worker.bench.measure import time_once
 
 @dataclass(frozen=True)
 class Pace:
-    """Times of one generation, token by token.
+    """Latencies of one generation.
 
     Attributes:
-        cached: Whether keys and values were kept.
-        tokens: Ids of the tokens that were generated, in order.
-        seconds: Seconds to each token: from the token before it, to the first from the prompt.
+        cached: Whether a key-value cache was used.
+        tokens: Ids of the generated tokens, in order.
+        seconds: Seconds to each token from its predecessor, or from the prompt to the first.
     """
 
     cached: bool
@@ -23,7 +23,7 @@ class Pace:
 
 
 def follow(found: Iterator[int], on_token: Callable[[int], None] = lambda token: None, *, cached: bool = True) -> Pace:
-    """Time a generation to its end; `on_token` is called with every token, outside of what is timed."""
+    """Time a generation to its end; calls of `on_token` with every token are not timed."""
     tokens: list[int] = []
     seconds: list[float] = []
 
@@ -45,17 +45,17 @@ def follow_both(
     """Time a generation with the cache, without it, and with it again, so that drift of the machine shows.
 
     Args:
-        start: Compiles all that is needed, with the cache or without it, and gives the tokens to come.
-        on_token: Called with every token of the first one.
+        start: Function that compiles the model with or without the cache and returns an iterator over the tokens.
+        on_token: Function called with every token of the first generation.
     """
     order = (True, False, True)
-    found = [start(cached) for cached in order]  # all is compiled before the first is timed
+    found = [start(cached) for cached in order]  # all are compiled before the first is timed
     first = follow(found[0], on_token)
     return (first, *(follow(one, cached=cached) for one, cached in zip(found[1:], order[1:], strict=True)))
 
 
 def cache_gain(paces: tuple[Pace, ...], count: int) -> float:
-    """How many times as long the first `count` tokens take without the cache."""
+    """Return the ratio of the times of the first `count` tokens without and with the cache."""
     taken: dict[bool, list[float]] = {True: [], False: []}
     for pace in paces:
         taken[pace.cached].append(sum(pace.seconds[:count]))

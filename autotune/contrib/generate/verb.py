@@ -116,7 +116,7 @@ def generate(
 
 
 def report(prompt: int, paces: "tuple[Pace, ...]") -> bool:
-    """Say how long it took, and whether all gave the same tokens."""
+    """Print the token rates; return whether all runs gave the same tokens."""
     from autotune.contrib.generate.pace import cache_gain
 
     for pace in paces:
@@ -137,10 +137,10 @@ def report(prompt: int, paces: "tuple[Pace, ...]") -> bool:
 
 
 def read_tokens(text: str) -> list[int]:
-    """Token ids from ``1,2,3``.
+    """Parse token ids such as ``1,2,3``.
 
     Raises:
-        GenerationError: One is no whole number.
+        GenerationError: An id is not an integer.
     """
     from autotune.core.errors import GenerationError
     from autotune.core.options import read_whole
@@ -152,15 +152,15 @@ def read_tokens(text: str) -> list[int]:
 
 
 def printed(text: str) -> str:
-    """Text of tokens, which are a file's: a terminal only prints it."""
+    """Escape control characters in untrusted text if stdout is a terminal."""
     return lines(text) if sys.stdout.isatty() else text
 
 
 def open_tokenizer(path: Path) -> Any:  # noqa: ANN401 - an extra has its class
-    """The tokenizer of a file.
+    """Load the tokenizer of a file.
 
     Raises:
-        GenerationError: The library is not installed, or the file is no tokenizer.
+        GenerationError: The library is not installed, or the file is not a tokenizer.
     """
     from autotune.core.errors import GenerationError
     from autotune.core.host.extras import install_command

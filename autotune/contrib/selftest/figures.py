@@ -1,4 +1,4 @@
-"""Parts of the self-test: numbers of repetitions, figures and when their promises are kept, and a small search."""
+"""Parts of the self-test: numbers of repetitions, the guarantees and their evaluation, and a small search."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,8 +18,8 @@ from autotune.worker.bench.evaluate import evaluate
 from autotune.worker.bench.noise import NoisePair, floor_of
 from autotune.worker.loading.reading import partition
 
-BLOCK = 10  # trials whose times are added up before those with isolation and without are compared
-SIZES = (96, 80, 64)  # of the product that sweeps are over: m, n, k
+BLOCK = 10  # trials per block; blocks with and without isolation are compared
+SIZES = (96, 80, 64)  # m, n, k of the matrix product that is tuned
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Amounts:
         crashes: Number of crashes of the isolated process.
         trials: Number of trials, each with and without isolation.
         kills: Number of kills of a tuner.
-        pairs: Number of pairs of unequal programs; twice as many of equal ones.
+        pairs: Number of pairs of unequal programs; there are twice as many of equal ones.
         sweeps: Number of sweeps whose winners are measured again.
         sweep_trials: Number of trials of each sweep.
         checks: Number of checks of `regress`, each of a program unchanged, 5 % and 10 % slower.
@@ -51,14 +51,14 @@ QUICK = Amounts(crashes=50, trials=20, kills=10, pairs=5, sweeps=1, checks=1)
 
 @dataclass(frozen=True)
 class Figure:
-    """One promise: what was measured, and what it must be.
+    """Guarantee with its measured value and constraint.
 
     Attributes:
-        name: Name of the promise.
-        value: Value as measured.
-        law: Constraint that the value must obey, in words.
-        holds: Whether the value obeys the constraint.
-        detail: Detail of how the value came about.
+        name: Name of the guarantee.
+        value: Measured value.
+        law: Constraint on the value, in words.
+        holds: Whether the value satisfies the constraint.
+        detail: Details of the measurement.
     """
 
     name: str
@@ -69,20 +69,20 @@ class Figure:
 
     @property
     def shown(self) -> str:
-        """The value as people read it: a share in per cent, a count or seconds as they are."""
+        """Value as text: a share in per cent, a count or seconds as a number."""
         return f"{self.value:.1%}" if self.law.endswith("%") else f"{self.value:.3g}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the self-test found, and where.
+    """Report of a self-test.
 
     Attributes:
         machine: The host.
-        load: Processes that wanted to run in the minute before, on all cores.
+        load: Load average of the minute before the test.
         seconds: Wall-clock time of the self-test, in seconds.
-        figures: The promises.
-        format_version: Format version of the file; 1 was the list of figures alone.
+        figures: Guarantees with their values.
+        format_version: Format version of the file; version 1 was only the list of figures.
     """
 
     machine: Machine
@@ -92,12 +92,12 @@ class Report:
     format_version: int = 2
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the report as a JSON-compatible dict."""
         return asdict(self)
 
 
 def judge_isolation(isolated: Sequence[float], direct: Sequence[float]) -> Figure:
-    """What isolation costs: the median over blocks of the same trials; kept if its whole interval is valid."""
+    """Evaluate the cost of isolation from blocks of the same trials; the whole 95 % interval must satisfy the bound."""
     rates = [60 * len(times) / sum(times) for times in (isolated, direct)]
     starts = range(0, len(direct), BLOCK)
     ours, theirs = ([sum(times[i : i + BLOCK]) for i in starts] for times in (isolated, direct))
@@ -111,27 +111,27 @@ def judge_isolation(isolated: Sequence[float], direct: Sequence[float]) -> Figur
 
 
 def judge_pairs(same: Sequence[NoisePair], unequal: Sequence[NoisePair]) -> list[Figure]:
-    """How often pairs are called different; equal ones above the floor that the other half of them shows."""
+    """Evaluate how often pairs are judged different; each half of the equal pairs uses the other half's noise floor."""
     halves = [[pair for i, pair in enumerate(same) if i // 2 % 2 == half] for half in (0, 1)]
     floors = [floor_of(half) for half in halves]
     wrong = sum(called(half, floor) for half, floor in zip(halves, reversed(floors), strict=True))
-    found = called(unequal, floor_of(same))
+    detected = called(unequal, floor_of(same))
     detail = f"floors {' and '.join(f'{floor:.2%}' for floor in floors)}"
     return [
         share_figure("equal programs called different", wrong, len(same), "at most 1 %", detail),
         share_figure(
-            "programs 5 % slower found out", found, len(unequal), "at least 95 %", f"floor {floor_of(same):.2%}"
+            "programs 5 % slower found out", detected, len(unequal), "at least 95 %", f"floor {floor_of(same):.2%}"
         ),
     ]
 
 
 def called(pairs: Sequence[NoisePair], floor: float) -> int:
-    """How many pairs are called different."""
+    """Return the number of pairs that are judged different."""
     return sum(is_different(pair.a, pair.b, floor=floor) for pair in pairs)
 
 
 def share_figure(name: str, count: int, of: int, law: str, detail: str) -> Figure:
-    """A share and its constraint, ``at most 5 %`` or ``at least 95 %``."""
+    """Return the figure of a share with a constraint such as ``at most 5 %`` or ``at least 95 %``."""
     share, bound = share_interval(count, of), float(law.split()[2]) / 100
     holds = share.estimate <= bound if law.startswith("at most") else share.estimate >= bound
     detail = f"{count} of {of}, 95 % interval {share.low:.1%} to {share.high:.1%}; {detail}"
@@ -139,12 +139,12 @@ def share_figure(name: str, count: int, of: int, law: str, detail: str) -> Figur
 
 
 def product_task() -> Task:
-    """A small matrix product, as a task."""
+    """Return a small matrix product as a task."""
     return partition(product_payload()).tasks[0]
 
 
 def product_payload() -> Payload:
-    """A small matrix product."""
+    """Return a small matrix product as a payload."""
     m, n, k = SIZES
     shapes = {"a": (m, k), "b": (k, n), "c": (m, n)}
     roles = {"a": "input", "b": "input", "c": "output"}
@@ -167,7 +167,7 @@ func.func @product({", ".join(f"%m{a.name}: {a.type}" for a in arguments)}) {{
 
 
 def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSearch:
-    """A search of the task."""
+    """Open a random search of a task."""
     family = family_for(task)
     if family is None:
         raise ScheduleError("some family must cover a matrix product, none does; install the families")
@@ -175,16 +175,16 @@ def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSe
 
 
 class Direct:
-    """Evaluates in this very process: what isolation is compared with."""
+    """Evaluator that runs in this process, for comparison with an isolated one."""
 
     def evaluate(self, job: Job) -> list[Evaluation]:
-        """As `Worker.evaluate`, without its protection."""
+        """Evaluate a job as `Worker.evaluate` does, but without isolation."""
         return evaluate(job)
 
 
 class Instant:
-    """Finds every candidate right, at once: a tuner that has one spends all its time on what it records."""
+    """Evaluator that immediately reports success, so that a tuner spends all its time on recording."""
 
     def evaluate(self, job: Job) -> list[Evaluation]:
-        """Made-up times."""
+        """Return the same artificial times for every candidate."""
         return [Evaluation("ok", Samples((1e-3,) * 3), 0.0) for _ in job.candidates]

@@ -1,6 +1,6 @@
-"""Self-test of `regress`, live: another process works at random, and the same bundle is checked again and again.
+"""Self-test of `regress`: the same bundle is checked repeatedly while another process runs at random times.
 
-A bundle whose recorded times of the schedule are divided by 1.05 stands for a program that has become 5 % slower.
+A program that became 5 % slower is simulated by a bundle whose recorded times of the schedule are divided by 1.05.
 """
 
 import os
@@ -41,27 +41,27 @@ while os.getppid() == int(sys.argv[2]):
 
 
 def check_regress(checks: int, listener: Listener = SILENT) -> list[Figure]:
-    """Check an unchanged program, one 5 % and one 10 % slower, beside other work.
+    """Check an unchanged program, one 5 % slower and one 10 % slower, beside a random load.
 
     Args:
         checks: Number of checks of each.
-        listener: Told how many were done.
+        listener: Notified of the progress.
     """
     if not checks:
         return []
     with tempfile.TemporaryDirectory() as folder, other_work():
         same = make_bundle(product_payload(), Path(folder))
         bundles = (same, *(pretend_faster(same, factor) for factor in SLOWER))
-        found = [Counter[str]() for _ in bundles]
+        counts = [Counter[str]() for _ in bundles]
         for number in range(checks):
             listener.stage(f"regress beside other work, round {number + 1} of {checks}")
-            for bundle, verdicts in zip(bundles, found, strict=True):
+            for bundle, verdicts in zip(bundles, counts, strict=True):
                 verdicts[check(bundle, OPTIONS, SILENT).verdict] += 1
-    return judge_checks(*found)
+    return judge_checks(*counts)
 
 
 def judge_checks(same: Counter[str], slower: Counter[str], much: Counter[str]) -> list[Figure]:
-    """The outcome of checks, by verdict: of the same program, of one 5 % and of one 10 % slower."""
+    """Return the figures from the verdicts on the unchanged program, the 5 % and the 10 % slower one."""
     alarms, passed = sum(same[verdict] for verdict in ALARMS), slower["ok"] + slower["faster"]
     beside = f"{verdicts_of(same)}; beside other work"
     return [
@@ -76,12 +76,12 @@ def judge_checks(same: Counter[str], slower: Counter[str], much: Counter[str]) -
 
 
 def verdicts_of(found: Counter[str]) -> str:
-    """How often each verdict was given."""
+    """Format the count of each verdict."""
     return "; ".join(f"{count} {verdict}" for verdict, count in sorted(found.items()))
 
 
 def make_bundle(payload: Payload, folder: Path) -> BundleFiles:
-    """Tune a little, and record the bundle as `regress --update` does."""
+    """Tune with a few trials, and record the bundle as `regress --update` does."""
     with Store.open(folder / "store.journal") as store:
         tune(payload, store, folder / "bundle", TuneOptions(trials=3))
     bundle = read_bundle(folder / "bundle")
@@ -90,20 +90,20 @@ def make_bundle(payload: Payload, folder: Path) -> BundleFiles:
 
 
 def pretend_faster(bundle: BundleFiles, factor: float) -> BundleFiles:
-    """A bundle that records its schedule as so many times as fast as it is."""
+    """Return a bundle whose recorded schedule is faster by a factor."""
     samples = tuple(sped_up(session, factor) for session in bundle.manifest.samples)
     error = bundle.manifest.baseline.part_error
     return replace(bundle, manifest=replace(bundle.manifest, samples=samples, speedup=speedup_of(samples, error)))
 
 
 def sped_up(session: ProcessTimes, factor: float) -> ProcessTimes:
-    """A session whose schedule took less."""
+    """Return a session whose schedule times are divided by a factor."""
     return replace(session, best_seconds=tuple(seconds / factor for seconds in session.best_seconds))
 
 
 @contextmanager
 def other_work() -> Iterator[None]:
-    """Let another process work on another core at random, where there is one, while the ``with`` block runs."""
+    """Run a process with random load on the lowest core while the ``with`` block runs."""
     core = min(os.sched_getaffinity(0))
     busy = subprocess.Popen([sys.executable, "-c", BUSY, str(core), str(os.getpid())])
     try:

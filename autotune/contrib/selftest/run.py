@@ -1,4 +1,4 @@
-"""The self-test: does the tuner keep on this machine what it promises? With real workers, stores, sweeps and kills."""
+"""Self-test of the tuner's guarantees on this machine, with real workers, stores, sweeps and kills."""
 
 import gc
 import os
@@ -49,8 +49,8 @@ from autotune.worker.worker import Worker
 
 SLOWER = 1.05
 QUIET_EFFORT = Effort(samples=60, seconds=6.0, sample_seconds=0.003)
-NEAR = 1.25  # trials that took longer, over the best, are not measured again
-LIVES = 5  # of tuners on one store; the next five get a new one
+NEAR = 1.25  # ratio to the best time above which trials are not measured again
+LIVES = 5  # tuners per store
 WAIT_FOR_FIRST = (
     30.0  # seconds; half of the tuners are killed after the trial that they finish first, the others at any moment
 )
@@ -59,16 +59,16 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def check_crashes(amounts: Amounts, worker: Worker) -> list[Figure]:
-    """Crash the isolated process again and again."""
+    """Crash the isolated process repeatedly; check the time to respawn and leaked resources."""
     times = []
     worker.call(abs, -1)
-    held = count_held()
+    before = count_held()
     for _ in range(amounts.crashes):
         worker.call(signal.raise_signal, signal.SIGSEGV)
         start = time.perf_counter()
         worker.call(abs, -1)
         times.append(time.perf_counter() - start)
-    leaked = {kind: count - held[kind] for kind, count in count_held().items()}
+    leaked = {kind: count - before[kind] for kind, count in count_held().items()}
     detail = f"{amounts.crashes} crashes; a new process after {statistics.median(times) * 1e3:.0f} ms (median)"
     listed = ", ".join(f"{count} {kind}" for kind, count in leaked.items())
     none = all(count <= 0 for count in leaked.values())
@@ -79,7 +79,7 @@ def check_crashes(amounts: Amounts, worker: Worker) -> list[Figure]:
 
 
 def count_held() -> dict[str, int]:
-    """Processes of ours, zombies among them; open files of this process and its children; shared memory anywhere."""
+    """Count child processes including zombies, open files of this process and its children, and shared memory files."""
     me = psutil.Process()
     return {
         "processes": len(me.children(recursive=True)),
@@ -91,7 +91,7 @@ def count_held() -> dict[str, int]:
 def check_isolation(
     amounts: Amounts, worker: Evaluator, clock: Callable[[], float] = time.perf_counter
 ) -> list[Figure]:
-    """The same trials in an isolated process and in this one, side by side in random order."""
+    """Time the same trials in an isolated process and in this one, interleaved in random order."""
     task, machine, dice = product_task(), this_machine(), random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         stores = {name: Store.open(Path(folder) / name) for name in ("isolated", "direct")}
@@ -110,13 +110,13 @@ def check_isolation(
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Run on the core that candidates run on."""
+    """Pin this process to a core as candidates are."""
     with CoreClaim(1) as claim, this_process_on(claim.cores):
         yield
 
 
 def check_kills(amounts: Amounts) -> list[Figure]:
-    """Kill tuners at random moments, and let the next go on with the store; half of them do little but record."""
+    """Kill tuners at random times and resume with the same store; half of the tuners do little but record."""
     task, machine, dice = product_task(), this_machine(), random.Random(0)
     lost: set[str] = set()
     again: set[str] = set()
@@ -144,7 +144,7 @@ def check_kills(amounts: Amounts) -> list[Figure]:
 def tune_for_ever(
     path: Path, task: Task, machine: Machine, evaluator: Evaluator, tell: Callable[[str], object]
 ) -> None:
-    """Search, and tell the key of every trial that is run, once it is recorded."""
+    """Search without end; call `tell` with the key of every executed trial once it is recorded."""
     with Store.open(path) as store:
         search = open_search(store, task, machine, 0)
         while (stepped := search.step(evaluator)) is not None:
@@ -153,11 +153,17 @@ def tune_for_ever(
 
 
 def keys_written_before_death(work: Callable[[Callable[[str], object]], None], seconds: float, wait: float) -> set[str]:
-    """Kill a forked process some seconds after its first line, which is awaited for `wait` seconds; its lines."""
+    """Fork a process that writes keys to a pipe, kill it, and return the keys written completely.
+
+    Args:
+        work: Function that the process runs; it is given a function that writes a key.
+        seconds: Seconds from the first key, or from the end of `wait`, to the kill.
+        wait: Maximum number of seconds to wait for the first key.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        gc.freeze()  # what it shares with its parent is never collected here: the threads of its MLIR contexts are not
+        gc.freeze()  # never collect inherited objects: threads of the MLIR contexts do not exist in the fork
         with suppress(BaseException), os.fdopen(write, "wb", buffering=0) as pipe:
             work(lambda key: pipe.write(f"{key}\n".encode()))
         os._exit(0)
@@ -171,7 +177,7 @@ def keys_written_before_death(work: Callable[[Callable[[str], object]], None], s
 
 
 def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Worker) -> list[Figure]:
-    """Is the winner of a sweep, measured quietly again, among the fastest?"""
+    """Check that the winner of a sweep is among the fastest when it is measured again with more effort."""
     task, machine = product_task(), this_machine()
     false = 0
     for seed in range(amounts.sweeps):
@@ -188,7 +194,7 @@ def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Wo
 def fastest(
     search: TaskSearch, winner: Config | None, baseline: Baseline, floor: float, worker: Worker
 ) -> list[Config | None]:
-    """What new processes do not tell from the fastest: of all trials near the best, the winner among them."""
+    """Remeasure the trials near the best and the winner in new processes; return those tied with the fastest."""
     most = NEAR * (search.right[0].seconds or 0.0)
     rivals: list[Config | None] = [t.config for t in search.right if (t.seconds or 0.0) <= most and t.config != winner]
     rivals.append(winner)
@@ -202,12 +208,12 @@ def fastest(
 
 
 def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -> Report:
-    """Every check, one after the other.
+    """Run all checks in sequence.
 
     Args:
         amounts: Number of repetitions of each check.
-        baseline: Name of the pipeline that winners race against.
-        listener: Told which check begins.
+        baseline: Name of the pipeline against which winners are timed.
+        listener: Notified of the start of each check.
 
     Raises:
         ScheduleError: There is no such baseline.

@@ -1,4 +1,4 @@
-"""Self-test of the sandbox: what a program in it can do to its surroundings, and what its walls cost a trial."""
+"""Self-test of the sandbox: attempts to escape from it, and its cost per trial."""
 
 import random
 import statistics
@@ -16,12 +16,12 @@ from autotune.worker.isolation.sandbox import available_walls
 from autotune.worker.probe import ATTEMPTS, find_holes
 from autotune.worker.worker import Worker
 
-MOST_COST = 0.01  # of a trial
+MOST_COST = 0.01  # maximum fraction of the time of a trial
 EFFORT = Effort(samples=10, seconds=0.2, sample_seconds=1e-3)
 
 
 def check_sandbox(amounts: Amounts, worker: Worker) -> list[Figure]:
-    """Try to break out of the sandbox, and time the same trial with and without it."""
+    """Try to escape from the sandbox, and time the same trial with and without it."""
     walls = ", ".join(available_walls()) or "none"
     holes = find_holes(worker)
     detail = f"walls: {walls}; tried: {', '.join(ATTEMPTS)}"
@@ -31,9 +31,9 @@ def check_sandbox(amounts: Amounts, worker: Worker) -> list[Figure]:
 
 
 def time_pair(seed: int) -> tuple[float, float]:
-    """Median seconds of the same trial in two new processes, one with walls, `BLOCK` times each in random order.
+    """Return median seconds of the same trial in two new processes, with and without the sandbox, in random order.
 
-    Where a process happens to lie in memory is worth per cents by itself, so that one pair of them shows nothing.
+    The memory layout of a process changes times by several per cent, so that a single pair is not conclusive.
     """
     task, machine, dice = product_task(), this_machine(), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "s") as store:
@@ -50,7 +50,7 @@ def time_pair(seed: int) -> tuple[float, float]:
 
 
 def judge_cost(walled: Sequence[float], bare: Sequence[float]) -> Figure:
-    """What the walls cost a trial, over pairs of processes; invalid where that is certainly more than `MOST_COST`."""
+    """Evaluate the cost of the sandbox over pairs of processes; it fails if the 95 % interval is above `MOST_COST`."""
     ratio = ratio_interval(walled, bare)
     detail = f"95 % interval {ratio.low - 1:.1%} to {ratio.high - 1:.1%}; "
     detail += f"processes in {len(bare)} pairs, {BLOCK} trials in each"

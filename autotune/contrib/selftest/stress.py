@@ -1,4 +1,4 @@
-"""Stress: one program of several threads again and again, to see whether they race. In the isolated process only."""
+"""Stress test: repeated calls of a multithreaded program to detect data races. For the isolated process only."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from autotune.worker.bench.testbench import open_testbench
 
 @dataclass(frozen=True)
 class Stress:
-    """A program, and how often it is to be called."""
+    """Program and the number of calls."""
 
     claim: Claim
     runs: int
 
 
 def count_wrong(wanted: Stress) -> int:
-    """Calls whose results are not what the oracle says, each from poisoned outputs and within the usual tolerance.
+    """Count calls with results outside the usual tolerance of the oracle; outputs are poisoned before each call.
 
     Raises:
         CompileError: The program does not compile.
@@ -30,10 +30,10 @@ def count_wrong(wanted: Stress) -> int:
 
 
 def racing_payload(steps: int) -> Payload:
-    """Threads that all add to one number, without a word to each other: a lost addition is a race that showed.
+    """Return a payload whose threads increment one number without synchronization, so that a race loses increments.
 
     Args:
-        steps: Additions in all; the fewer there are, the rarer threads meet.
+        steps: Total number of increments; with fewer, races are rarer.
     """
     text = f"""
   func.func @race(%out: memref<1xf32>) {{

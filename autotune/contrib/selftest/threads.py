@@ -1,4 +1,4 @@
-"""Self-test of threads: a race that was put in is found, and schedules that share work out have none."""
+"""Self-test of threads: an intentional data race is detected, and parallel schedules have none."""
 
 from autotune.compiler.codegen.openmp import usable_threads
 from autotune.compiler.passes.pipelines import tail
@@ -14,11 +14,11 @@ from autotune.worker.worker import Worker
 
 THREADS = 2
 RUNS = 1000
-STEPS = 1 << 16  # additions to one number: a call takes longer than a second thread to start, on any machine
+STEPS = 1 << 16  # increments per call, enough that a second thread starts before the call ends
 
 
 def check_threads() -> list[Figure]:
-    """Call a program with a race, and one without, again and again; nothing where there is but one thread."""
+    """Call a program with a race and one without repeatedly; skip the check if only one thread is usable."""
     if usable_threads(THREADS) < THREADS:
         return []
     with Worker(threads=THREADS) as worker:
@@ -32,7 +32,7 @@ def check_threads() -> list[Figure]:
 
 
 def product_claim() -> Claim:
-    """A product that two threads share."""
+    """Return a matrix product that is parallelized over `THREADS` threads."""
     task, machine = product_task(), this_machine(THREADS)
     family = family_for(task)
     if family is None:
@@ -44,6 +44,6 @@ def product_claim() -> Claim:
 
 
 def stress(claim: Claim, worker: Worker) -> int:
-    """Wrong calls of a program; all of them where its process fails."""
-    found = worker.call(count_wrong, Stress(claim, RUNS))
-    return RUNS if isinstance(found, Evaluation) else found
+    """Return the number of wrong calls of a program; all of them if its process fails."""
+    wrong = worker.call(count_wrong, Stress(claim, RUNS))
+    return RUNS if isinstance(wrong, Evaluation) else wrong

@@ -1,4 +1,4 @@
-"""`autotune doctor --self`: does the tuner keep its promises on this machine?"""
+"""`autotune doctor --self`: check the tuner's guarantees on this machine."""
 
 import json
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def selftest(
 
 
 def show_figures(figures: "Sequence[Figure]") -> None:
-    """Print what the self-test found, a promise a line."""
+    """Print the results of the self-test, one guarantee per line."""
     from autotune.cli.layout import Column, Table, TextRow, show_table
     from autotune.reports.format import out
 
@@ -73,7 +73,7 @@ def show_figures(figures: "Sequence[Figure]") -> None:
 
 
 def examine_tuner(arguments: Arguments) -> None:
-    """`doctor --self`: the promises instead of the machine."""
+    """Run `doctor --self`: check the guarantees instead of the machine."""
     selftest(arguments["quick"], arguments["baseline"], arguments["as_json"])
 
 

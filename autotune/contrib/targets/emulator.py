@@ -1,7 +1,7 @@
-"""Programs for other processors, run here: linked by a C compiler for them, run by QEMU's user mode, behind walls.
+"""Execution of programs for other processors: linked by a cross compiler and run by QEMU's user mode in a sandbox.
 
-An emulated program makes the host's system calls. So the emulator runs with the limits and behind the walls of
-`sandbox`, which hold for what it emulates too: it reads its input, writes its output, and nothing else.
+An emulated program makes system calls of the host. The emulator therefore runs with the limits and restrictions of
+`sandbox`, which also apply to the emulated program: it reads its input and writes its output, and nothing else.
 """
 
 import platform
@@ -24,17 +24,17 @@ PACKAGES = {
 }
 EMULATORS = "apt-get install qemu-user"
 LOG_BYTES = 1 << 16
-ERRORS = 2_000  # characters of what a program wrote before it failed
+ERRORS = 2_000  # characters kept of what a failed program wrote to stderr
 NATIVE = ("cc", "gcc", "clang")
 
 
 @dataclass(frozen=True)
 class Emulator:
-    """How programs of a target run here.
+    """Command that runs programs of a target on this machine.
 
     Attributes:
         command: Words before the program.
-        about: What runs them, for people.
+        about: Description of the emulator for messages.
     """
 
     command: tuple[str, ...]
@@ -43,12 +43,12 @@ class Emulator:
 
 @dataclass(frozen=True)
 class EmulatedRun:
-    """The outcome of a program.
+    """Result of an emulated run.
 
     Attributes:
-        output: Bytes it wrote.
-        why_not: Why it did not end well, a sentence; empty if it did.
-        late: Whether it took too long.
+        output: Bytes that the program wrote.
+        why_not: Sentence on why the run failed; empty if it succeeded.
+        late: Whether it timed out.
     """
 
     output: bytes
@@ -57,10 +57,10 @@ class EmulatedRun:
 
 
 def find_emulator(target: Target) -> Emulator:
-    """What runs a target's programs here: the emulator, as that processor; this one, if its file is of this machine.
+    """Return the emulator for a target; an empty command if the target is this machine.
 
     Raises:
-        MachineError: There is no emulator of it, or it is not installed.
+        MachineError: The target cannot be emulated, or its emulator is not installed.
     """
     if not target.emulated_as and (target.cpu, target.features) == host_processor():
         return Emulator((), "this machine")
@@ -77,10 +77,10 @@ def find_emulator(target: Target) -> Emulator:
 
 
 def find_compiler(target: Target) -> str:
-    """A C compiler for a target.
+    """Return the path of a C compiler for a target.
 
     Raises:
-        MachineError: There is none.
+        MachineError: No such compiler is installed.
     """
     architecture, _, system = target.triple.partition("-")
     names: list[str] = [f"{architecture}-{system}-gcc", *(NATIVE if architecture == platform.machine() else ())]
@@ -92,7 +92,7 @@ def find_compiler(target: Target) -> str:
 
 
 def link(compiler: str, folder: Path, source: str, objects: list[str]) -> Path:
-    """Compile a C program and link it with objects, statically: an emulator needs no library of its processor.
+    """Compile a C program and link it statically with objects, so that the emulator needs no libraries of the target.
 
     Args:
         compiler: C compiler for the target.
@@ -101,7 +101,7 @@ def link(compiler: str, folder: Path, source: str, objects: list[str]) -> Path:
         objects: Names of the objects.
 
     Raises:
-        MachineError: The compiler refuses.
+        MachineError: The compiler fails.
     """
     (folder / "main.c").write_text(source, encoding="utf-8")
     command = [compiler, "-std=c11", "-O1", "-static", "main.c", *objects, "-lm", "-o", "program"]
@@ -114,13 +114,13 @@ def link(compiler: str, folder: Path, source: str, objects: list[str]) -> Path:
 
 
 def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float) -> EmulatedRun:
-    """Run a program on an image; what it writes may be as long as that, and no longer.
+    """Run a program on an image; its output may be as long as the image, or `LOG_BYTES` if that is more.
 
     Args:
-        emulator: What runs it.
-        program: The program, statically linked.
+        emulator: Emulator to run it.
+        program: Statically linked program.
         image: Input of the program.
-        seconds: Seconds that it may take.
+        seconds: Timeout in seconds.
     """
     folder = program.parent
     (folder / "in").write_bytes(image)

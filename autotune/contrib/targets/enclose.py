@@ -1,6 +1,6 @@
-"""Run a program behind walls; `python -m` this module BYTES SECONDS PROGRAM WORDS... becomes that program.
+"""Execute a program in a sandbox: `python -m` this module BYTES SECONDS PROGRAM WORDS... is replaced by that program.
 
-It reads the system's libraries and writes to what it was given open: no other file, no network, no process beside it.
+The program can read the system's libraries and use the files it inherits open, but no other file, network or process.
 """
 
 import os
@@ -11,12 +11,12 @@ from autotune.worker.isolation.sandbox import raise_walls_around_programs
 
 
 def enclose(most_bytes: int, seconds: int, command: list[str]) -> None:
-    """Limit this process, raise walls around it, and become a program.
+    """Set resource limits, sandbox this process, and execute a program in it.
 
     Args:
-        most_bytes: Length of any file it writes.
-        seconds: Processor time it may take.
-        command: The program, and its words.
+        most_bytes: Maximum size of any file that it writes.
+        seconds: Limit of CPU time.
+        command: Program and its arguments.
     """
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

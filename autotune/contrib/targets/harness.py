@@ -1,4 +1,4 @@
-"""The C program that calls an emitted function for another processor: memory in, one call, memory out."""
+"""C harness for an emitted function: read a memory image, call the function once, write the image."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from autotune.core.payload import WRITTEN, Argument
 
 
 def c_harness(name: str, arguments: Sequence[Argument], layout: ImageLayout) -> str:
-    """A C program that reads an image, calls an emitted function on its arrays, and writes the image.
+    """Return a C program that reads an image from stdin, calls a function on its arrays, and writes it to stdout.
 
     Args:
         name: Name of the function, and of its header.
         arguments: Arguments of the function.
-        layout: Positions of their arrays.
+        layout: Offsets of their arrays in the image.
     """
     pointers = ",\n       ".join(
         f"({'' if a.role in WRITTEN else 'const '}{C_TYPES[a.dtype]} *)(image + {offset})"

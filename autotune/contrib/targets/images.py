@@ -1,9 +1,9 @@
-"""Images: all arrays of a call as bytes, fences between them, for a program that runs on another processor.
+"""Memory images: the arrays of a call as bytes with guard bytes between them, for a program on another processor.
 
-    payload, seed --draw_images--> bytes a case --program--> bytes a case --judge_images--> Verdict
+    payload, seed --draw_images--> bytes per case --program--> bytes per case --judge_images--> Verdict
 
-Whoever runs the program copies an image into memory, calls with pointers into it, and copies the memory back: outputs,
-inputs and fences are then all there to be looked at. Both functions run in the isolated process.
+The harness copies an image into memory, calls the function with pointers into it, and copies the memory back, so that
+outputs, inputs and guard bytes can all be checked. Both functions run in the isolated process.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import Verdict
 
-ALIGNMENT = 64  # bytes; of every array, and of the image
-FENCE_BYTES, FENCE = 64, 0xA5  # before and after every array
+ALIGNMENT = 64  # bytes; alignment of every array and of the image
+FENCE_BYTES, FENCE = 64, 0xA5  # guard bytes before and after every array
 
 
 @dataclass(frozen=True)
 class EmulatedCall:
-    """A call of a payload's program.
+    """Call of a payload's program.
 
     Attributes:
-        payload: Payload that is computed.
-        weights: Arguments that the program takes after those of the payload.
+        payload: Payload to compute.
+        weights: Packed weights, which the program takes after the payload's arguments.
         seed: Seed of the inputs.
     """
 
@@ -43,11 +43,11 @@ class EmulatedCall:
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """Where arrays lie in an image.
+    """Layout of the arrays in an image.
 
     Attributes:
-        offsets: Bytes before each array.
-        size: Bytes of the image.
+        offsets: Offset of each array in bytes.
+        size: Size of the image in bytes.
     """
 
     offsets: tuple[int, ...]
@@ -56,14 +56,14 @@ class ImageLayout:
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of the images of a call, one for each case, in order."""
+    """Images after a call, one for each case, in order."""
 
     call: EmulatedCall
     images: tuple[bytes, ...]
 
 
 def lay_out(arguments: Sequence[Argument]) -> ImageLayout:
-    """Give every array an offset: aligned, a fence before and after it."""
+    """Assign every array an aligned offset, with guard bytes before and after it."""
     offsets, end = [], 0
     for argument in arguments:
         offsets.append(end + FENCE_BYTES)
@@ -72,13 +72,13 @@ def lay_out(arguments: Sequence[Argument]) -> ImageLayout:
 
 
 def draw_images(call: EmulatedCall) -> tuple[bytes, ...]:
-    """The image of each case, as it is before the call: outputs are poisoned."""
+    """Return the image of each case before the call; outputs are poisoned."""
     bench = open_testbench(call.payload, call.seed)
     return tuple(draw(bench, call, number) for number in range(len(bench.cases)))
 
 
 def draw(bench: Testbench, call: EmulatedCall, number: int) -> bytes:
-    """The image of one case."""
+    """Return the image of one case."""
     bench.restart(bench.cases[number])
     layout = lay_out(call.arguments)
     image = np.full(layout.size, FENCE, np.uint8)
@@ -88,7 +88,7 @@ def draw(bench: Testbench, call: EmulatedCall, number: int) -> bytes:
 
 
 def judge_images(answer: Answer) -> Verdict:
-    """Compare images after the call with the oracle; right if that holds, and nothing else was written."""
+    """Compare the images after a call with the oracle, and check that only outputs were written."""
     call, layout = answer.call, lay_out(answer.call.arguments)
     bench = open_testbench(call.payload, call.seed)
     pairs = list(zip(call.arguments, layout.offsets, strict=True))
@@ -111,12 +111,12 @@ def judge_images(answer: Answer) -> Verdict:
 
 
 def cut_out(image: Array, argument: Argument, offset: int) -> Array:
-    """An array of an image."""
+    """Return a view of one array of an image."""
     return image[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)
 
 
 def trespass(index: int, pairs: Sequence[tuple[Argument, int]]) -> str:
-    """Sentence on a byte that was written and must not be."""
+    """Return a sentence on a byte that was written and must not be."""
     for argument, offset in pairs:
         if offset <= index < offset + argument.bytes:
             return f"inputs must not be written; {argument.name} was"

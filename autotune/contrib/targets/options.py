@@ -25,14 +25,14 @@ SCHEDULE, MACHINE, CHOSEN = "schedule.mlir", "machine.toml", "chosen.json"
 def tune_by_model(
     payloads: Sequence[str], spec: str, options: "TuneOptions", *, folder: Path | None, as_json: bool
 ) -> None:
-    """Search schedules for a machine that is not here, and write what was chosen; exit 1 if it is wrong.
+    """Choose schedules for another machine by models, and write the result; exit 1 if it is wrong.
 
     Args:
         payloads: Specs of the payloads.
-        spec: The machine, as `--for` names it.
+        spec: Machine, as given to `--for`.
         options: Options of `tune`.
         folder: Folder to write to; by default one below ``tuned/``.
-        as_json: Print JSON.
+        as_json: Whether to print JSON.
     """
     from autotune.cli.reading import read_payloads
     from autotune.contrib.targets.program import compile_as, verify_emulated, write_program
@@ -72,7 +72,7 @@ def tune_by_model(
 def show_chosen(
     found: "ModelTuning", check: "TargetCheck | None", why_not: str, written: Sequence[str], path: Path
 ) -> None:
-    """Print what models chose, and that nothing was measured."""
+    """Print the configs that the models chose, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
     from autotune.contrib.targets.tune import notes_of
     from autotune.reports.format import error_beside, out
@@ -94,7 +94,7 @@ def show_chosen(
 
 
 def sentence_of(task: "TaskPrediction") -> str:
-    """What models say of one task."""
+    """Return a sentence with the prediction for one task."""
     if task.best is None or task.default is None:
         return f"{task.task}: default of {task.family}"
     same = "the default" if task.best.config == task.default.config else f"{task.gain:.3f} x the default's rate"
@@ -105,7 +105,7 @@ def sentence_of(task: "TaskPrediction") -> str:
 
 
 def choose_for(arguments: Arguments) -> None:
-    """`tune --for MACHINE` without a cluster: nothing is measured."""
+    """Run `tune --for MACHINE` without a cluster; nothing is measured."""
     from autotune.tuning.options import options_given
 
     check_folder(arguments["payloads"], arguments["bundle"])
@@ -116,7 +116,7 @@ def choose_for(arguments: Arguments) -> None:
 
 
 def replay_elsewhere(arguments: Arguments) -> None:
-    """`replay --target`: compile what a bundle computes for another machine; write it, or verify it."""
+    """Run `replay --target`: compile a bundle's payload for another machine; write or verify it."""
     from autotune.bundles.emit import check_kind
     from autotune.contrib.targets.program import compile_default, write_program
     from autotune.contrib.targets.target_file import find_target
@@ -156,7 +156,7 @@ def replay_for(folder: Path, target: "Target", *, as_json: bool) -> None:
 
 
 def write_machine(arguments: Arguments) -> None:
-    """`doctor --write`: what this machine is, as a file."""
+    """Run `doctor --write`: write a file that describes this machine."""
     from autotune.compiler.codegen.this_target import this_target
     from autotune.contrib.targets.target_file import write_target
 
@@ -165,7 +165,7 @@ def write_machine(arguments: Arguments) -> None:
 
 
 def summaries() -> dict[str, str]:
-    """A line for each shipped machine, by name."""
+    """Return a summary line of each shipped machine, by name."""
     from autotune.contrib.targets.target_file import shipped_targets
 
     return {name: target.summary for name, target in shipped_targets().items()}

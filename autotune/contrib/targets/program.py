@@ -1,4 +1,4 @@
-"""Programs for other machines: compiled here, and verified here under an emulator. Nothing is measured.
+"""Cross compilation of programs for other machines, and verification under an emulator. Nothing is measured.
 
 payload, Target --default configs--> Candidate --LLVM--> TargetProgram --QEMU--> TargetCheck
 """
@@ -30,7 +30,7 @@ from autotune.tuning.stages.record import weight_record
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
-EMULATED_SECONDS = 300.0  # that one call under an emulator may take
+EMULATED_SECONDS = 300.0  # timeout of one call under an emulator
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class TargetProgram:
     Attributes:
         payload: The payload.
         target: The machine.
-        candidate: How it was compiled.
+        candidate: Script and pipeline with which it was compiled.
         data: Bytes of the object file, or LLVM IR.
-        weights: Arguments it takes after those of the payload.
+        weights: Packed weights, which it takes after the payload's arguments.
         header: Text of its C header.
     """
 
@@ -56,17 +56,17 @@ class TargetProgram:
 
 @dataclass(frozen=True)
 class TargetCheck:
-    """The outcome of a program under an emulator.
+    """Verification of a program under an emulator.
 
     Attributes:
         payload: Name of the payload.
         target: Name of the machine.
         outcome: Outcome of verification.
-        diagnostic: What went wrong, if anything did.
-        max_error: Largest absolute difference to the oracle; `None` where nothing came back.
-        emulator: What ran it, such as ``qemu-aarch64 -cpu neoverse-n1``.
-        oracle: What results were compared with, `reference` or `plain lowering`.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
+        diagnostic: Description of the failure, if any.
+        max_error: Largest absolute difference from the oracle; `None` if the program gave no result.
+        emulator: Emulator that ran it, such as ``qemu-aarch64 -cpu neoverse-n1``.
+        oracle: Oracle of the results, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported and its only oracle is its own plain lowering.
     """
 
     payload: str
@@ -80,22 +80,22 @@ class TargetCheck:
 
     @property
     def is_right(self) -> bool:
-        """Whether it computes what the oracle says."""
+        """Whether the program computes the oracle's result."""
         return self.outcome in RIGHT
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the check as a JSON-compatible dict."""
         return asdict(self)
 
 
 def compile_default(payload: Payload, target: Target, worker: Worker, kind: str = "object") -> TargetProgram:
-    """Compile a payload for a machine by the default configs for its vectors and caches.
+    """Compile a payload for a machine with the default configs for its vectors and caches.
 
     Args:
         payload: Payload to compile.
         target: The machine.
-        worker: Compiles.
-        kind: ``object``, or ``asm``, which is made of one; ``llvm`` for LLVM IR.
+        worker: Process that compiles.
+        kind: ``object``, ``asm`` (also compiled to an object file), or ``llvm`` for LLVM IR.
 
     Raises:
         CompileError: The payload does not compile for that machine.
@@ -108,7 +108,7 @@ def compile_default(payload: Payload, target: Target, worker: Worker, kind: str 
 def compile_as(
     payload: Payload, candidate: Candidate, target: Target, worker: Worker, kind: str = "object"
 ) -> TargetProgram:
-    """Compile a payload for a machine as a candidate says; arguments and errors are those of `compile_default`."""
+    """Compile a payload for a machine with a candidate; arguments and errors are those of `compile_default`."""
     claim = Claim(payload, candidate)
     found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object", target))
     if isinstance(found, Evaluation):
@@ -122,13 +122,13 @@ def compile_as(
 def verify_emulated(
     program: TargetProgram, worker: Worker, seed: int = 0, seconds: float = EMULATED_SECONDS
 ) -> TargetCheck:
-    """Run a program under an emulator of its machine, and compare what it writes with the oracle.
+    """Run a program under an emulator of its machine, and compare its results with the oracle.
 
     Args:
-        program: An object file.
-        worker: Makes inputs, and compares.
+        program: Program as an object file.
+        worker: Process that creates inputs and compares results.
         seed: Seed of the inputs.
-        seconds: Seconds that one call may take.
+        seconds: Timeout of one call.
 
     Raises:
         MachineError: The emulator, or a C compiler for the machine, is not installed.
@@ -159,14 +159,14 @@ def verify_emulated(
 
 
 def failed(program: TargetProgram, emulator: Emulator, outcome: Outcome, why: str) -> TargetCheck:
-    """What is known of a program that gave nothing back."""
+    """Return the check of a program that gave no result."""
     payload = program.payload
     about = (payload.name, program.target.name, outcome, why, None, emulator.about)
     return TargetCheck(*about, payload.oracle, payload.unproved)
 
 
 def write_program(program: TargetProgram, kind: str, output: Path) -> list[Path]:
-    """Write a program for another machine, and its header; gives what was written."""
+    """Write a program for another machine and its header; return the paths written."""
     output.mkdir(parents=True, exist_ok=True)
     stem, entry = c_name(program.payload.entry), program.payload.entry
     path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"

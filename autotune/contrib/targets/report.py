@@ -1,4 +1,4 @@
-"""What a bundle's payload is on another machine: right or not under its emulator, and its loops by llvm-mca's model."""
+"""Report on a payload for another machine: verification under an emulator, and llvm-mca's model of its hot loops."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,15 +20,15 @@ from autotune.worker.worker import Worker
 
 @dataclass(frozen=True)
 class TaskLoop:
-    """The hot loop of a task, compiled alone.
+    """Hot loop of a task that was compiled alone.
 
     Attributes:
         task: Name of the task, for people.
-        mix: What its instructions are; empty where it has no loop.
-        expected: What llvm-mca expects of it, a sentence.
-        vector_bits: Bits of the widest vectors that it computes with; 0 where it has no loop, or computes with none.
-        cycles: Cycles an iteration by llvm-mca; `None` where it has no model.
-        fmas: Multiply-adds an iteration.
+        mix: Instruction mix; empty if there is no loop.
+        expected: Sentence on llvm-mca's prediction.
+        vector_bits: Width in bits of the widest vectors in its arithmetic; 0 without a loop or vectors.
+        cycles: Cycles per iteration by llvm-mca; `None` if it has no model.
+        fmas: Multiply-adds per iteration.
     """
 
     task: str
@@ -41,12 +41,12 @@ class TaskLoop:
 
 @dataclass(frozen=True)
 class TargetReport:
-    """All that is known of a payload on another machine, where nothing was measured.
+    """Report on a payload for another machine, without measurements.
 
     Attributes:
         target: The machine.
-        check: Outcome under the emulator.
-        loops: The hot loop of every task.
+        check: Verification under the emulator.
+        loops: Hot loop of every task.
     """
 
     target: Target
@@ -55,7 +55,7 @@ class TargetReport:
 
     @property
     def lines(self) -> list[str]:
-        """Lines for people; those below the first begin with a blank."""
+        """Lines of text; those after the first begin with a space."""
         check, target = self.check, self.target
         beside = error_beside(check.max_error, check.oracle, unproved=check.unproved)
         what = f"right, {beside}" if check.is_right else f"{check.outcome}: {check.diagnostic}"
@@ -70,12 +70,12 @@ class TargetReport:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the report as a JSON-compatible dict."""
         return asdict(self) | {"measured": False}
 
 
 def judge_bundle(folder: Path, target: Target, named: Payload | None = None) -> TargetReport:
-    """Compile a bundle's payload for a machine by its default configs, verify it, and judge its loops.
+    """Compile a bundle's payload for a machine with its default configs, verify it, and analyse its loops.
 
     Raises:
         BundleError: The bundle is refused.
@@ -86,7 +86,7 @@ def judge_bundle(folder: Path, target: Target, named: Payload | None = None) -> 
 
 
 def judge_payload(payload: Payload, target: Target) -> TargetReport:
-    """As `judge_bundle`, of any payload."""
+    """Compile, verify and analyse any payload, as `judge_bundle` does."""
     with Worker(MODEL_SECONDS) as worker:
         program = compile_default(payload, target, worker)
         check = verify_emulated(program, worker)
@@ -94,24 +94,24 @@ def judge_payload(payload: Payload, target: Target) -> TargetReport:
 
 
 def judge_loops(program: TargetProgram, worker: Worker) -> tuple[TaskLoop, ...]:
-    """The hot loop of every task of a program, each compiled alone by its default config."""
+    """Analyse the hot loop of every task of a program, each compiled alone with its default config."""
     target, tasks = program.target, partition(program.payload).tasks
     if len(tasks) == 1:
         name = tasks[0].name
         return (task_loop(name, judge_hot_loop(disassemble(program.data, program.payload.entry), target)),)
-    found = []
+    loops = []
     for task in tasks:
         family = family_as_typed(task, target.machine)
         if family is None:
             continue
         alone = compile_as(task.payload, default_alone(task, family, target.machine), target, worker)
         loop = judge_hot_loop(disassemble(alone.data, task.payload.entry), target)
-        found.append(task_loop(task.name, loop))
-    return tuple(found)
+        loops.append(task_loop(task.name, loop))
+    return tuple(loops)
 
 
 def task_loop(name: str, found: HotLoop | None) -> TaskLoop:
-    """A hot loop as plain data."""
+    """Convert a hot loop to plain data."""
     if found is None:
         return TaskLoop(name, "", "")
     cycles = found.expected.cycles if found.expected is not None else None

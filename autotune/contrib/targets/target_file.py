@@ -1,8 +1,8 @@
-"""Files of machines: TOML that describes one, those that are shipped, and what a user may call them.
+"""Machine files: TOML descriptions of target machines, and lookup of shipped ones.
 
-    machine.toml --read_target--> Target: what LLVM compiles for, and the `Machine` that schedules are written for
+    machine.toml --read_target--> Target: LLVM's target, and the `Machine` for which schedules are written
 
-Nothing is believed that can be checked, and every constraint is stated in one line. Format: 1, the first.
+All values are validated, and each violated constraint is reported in one line. Format version: 1.
 """
 
 import re
@@ -27,7 +27,7 @@ MOST_CHARACTERS = 20_000  # of a text in it
 SHIPPED = Path(__file__).parent / "machines"
 WIDEST, LEAST_CACHE, MOST_CACHE, MOST_CORES = 2048, 1 << 10, 1 << 34, 1 << 12
 SVE_REGISTERS = 32
-PLAIN = {"x86_64": "x86-64", "aarch64": "aarch64"}  # the shipped machine that a bare triple means
+PLAIN = {"x86_64": "x86-64", "aarch64": "aarch64"}  # shipped machine for a triple without a CPU
 TRIPLE = re.compile(r"(x86_64|aarch64)-(?:(?:pc|unknown)-)?(linux-(?:gnu|musl))", re.ASCII)
 WORD, FEATURE = "[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "[+-][A-Za-z0-9._-]{1,40}"
 PATTERNS = {
@@ -40,18 +40,18 @@ EXAMPLES = {"name": "neoverse-n1", "cpu": "neoverse-n1", "features": "+sve,-sve2
 TEXTS = ("name", "model", "source", "triple", "cpu", "isa")
 NUMBERS = ("l1_bytes", "l2_bytes", "l3_bytes", "cores")
 OPTIONAL = ("features", "emulated_as", "vector_bits", "tiles")
-TILED = ("x86_64", "avx512f")  # what has AMX
+TILED = ("x86_64", "avx512f")  # architecture and vector extension that AMX requires
 
 
 def find_target(spec: str, option: str = "--target") -> Target:
-    """The target that a user names.
+    """Return the target that a user names.
 
     Args:
-        spec: A file that ends in ``.toml``, the name of a shipped machine, or ``TRIPLE[,cpu=CPU]`` of one.
-        option: Option that names it, for the message.
+        spec: Path that ends in ``.toml``, name of a shipped machine, or ``TRIPLE[,cpu=CPU]`` of one.
+        option: Option with this value, for the message.
 
     Raises:
-        MachineError: There is no such machine, or its file breaks a constraint.
+        MachineError: There is no such machine, or its file violates a constraint.
     """
     if spec.endswith(".toml"):
         requirement = "a machine file must be readable TOML"
@@ -60,12 +60,12 @@ def find_target(spec: str, option: str = "--target") -> Target:
     if spec in shipped:
         return shipped[spec]
     triple, _, cpu = spec.partition(",cpu=")
-    if found := TRIPLE.fullmatch(triple):
-        plain = shipped[PLAIN[found[1]]]
-        wanted = cpu or plain.cpu
+    if match := TRIPLE.fullmatch(triple):
+        generic = shipped[PLAIN[match[1]]]
+        wanted = cpu or generic.cpu
         for each in shipped.values():
-            if (each.architecture, each.cpu) == (found[1], wanted):
-                return replace(each, triple=f"{found[1]}-{found[2]}")
+            if (each.architecture, each.cpu) == (match[1], wanted):
+                return replace(each, triple=f"{match[1]}-{match[2]}")
     raise MachineError(
         f"{option} must be one of {', '.join(shipped)}, TRIPLE[,cpu=CPU] of one, or a file, "
         f"got {one_line(spec)[:80]!r}; `autotune doctor --write machine.toml` on that machine makes a file"
@@ -74,35 +74,35 @@ def find_target(spec: str, option: str = "--target") -> Target:
 
 @cache
 def shipped_targets() -> Mapping[str, Target]:
-    """The machines whose files are part of this package, by name."""
+    """Return the targets whose files are part of this package, by name."""
     return shipped_in(SHIPPED, read_target)
 
 
 def read_target(text: str, source: str) -> Target:
-    """The target that a text describes; whether LLVM knows its processor is not asked here.
+    """Parse a machine file; whether LLVM knows its processor is not checked here.
 
     Args:
-        text: TOML.
+        text: Text of the file, as TOML.
         source: Name of the file, for messages.
 
     Raises:
-        MachineError: The text is no TOML, or breaks a constraint.
+        MachineError: The text is not TOML, or violates a constraint.
     """
     try:
-        found = tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"a machine file must be TOML, {source} is not: {one_line(str(error))}") from error
     try:
-        return target_of(found)
+        return target_of(values)
     except ValueError as error:
         raise MachineError(f"{source}: {error}") from error
 
 
 def target_of(found: Mapping[str, Any]) -> Target:
-    """The target that keys and values describe.
+    """Validate the keys and values of a machine file and return the target.
 
     Raises:
-        ValueError: A constraint is broken; the sentence says which.
+        ValueError: A constraint is violated; the message says which.
     """
     check_keys(found)
     text = {key: check_text(key, found.get(key, ""), 0, MOST_CHARACTERS) for key in (*TEXTS, "features", "emulated_as")}
@@ -139,10 +139,10 @@ def target_of(found: Mapping[str, Any]) -> Target:
 
 
 def check_keys(found: Mapping[str, Any]) -> None:
-    """Refuse another format, a key that is missing, and one that is unknown.
+    """Check the format version, and that no key is missing or unknown.
 
     Raises:
-        ValueError: A key is wrong.
+        ValueError: The format version or a key is wrong.
     """
     if found.get("format_version") != FORMAT:
         raise ValueError(f"format_version must be {FORMAT}, got {found.get('format_version')!r:.60}")
@@ -155,20 +155,20 @@ def check_keys(found: Mapping[str, Any]) -> None:
 
 
 def vectors_of(isa: str, bits: object) -> tuple[int, int]:
-    """Bits of a vector register, and how many there are.
+    """Return the width in bits and the number of vector registers.
 
     Args:
         isa: Vector extension.
-        bits: What a file says of the bits; `None` where it says nothing.
+        bits: Width from the file; `None` if it has none.
 
     Raises:
-        ValueError: The extension has none of so many bits.
+        ValueError: The extension has no vectors of this width.
     """
     if isa == "sve":
-        given = check_number("vector_bits", bits, 128, WIDEST)
-        if given & (given - 1):
-            raise ValueError(f"vector_bits of sve must be a power of two from 128 to {WIDEST}, got {given}; try 256")
-        return given, SVE_REGISTERS
+        width = check_number("vector_bits", bits, 128, WIDEST)
+        if width & (width - 1):
+            raise ValueError(f"vector_bits of sve must be a power of two from 128 to {WIDEST}, got {width}; try 256")
+        return width, SVE_REGISTERS
     own, registers = VECTOR_EXTENSIONS[isa]
     if bits is not None and (bits != own or isinstance(bits, bool)):
         raise ValueError(f"vector_bits of {isa} must be {own}, got {one_line(repr(bits))[:60]}; leave it out")
@@ -176,10 +176,10 @@ def vectors_of(isa: str, bits: object) -> tuple[int, int]:
 
 
 def tiles_of(value: object, architecture: str, isa: str) -> Tiles:
-    """The matrix unit that a file says there is.
+    """Validate the matrix unit of a file.
 
     Raises:
-        ValueError: There is no such unit, or none beside such vectors.
+        ValueError: The unit is unknown, or requires another vector extension.
     """
     if value == "":
         return ""
@@ -191,7 +191,7 @@ def tiles_of(value: object, architecture: str, isa: str) -> Tiles:
 
 
 def write_target(target: Target) -> str:
-    """The text of a target's file.
+    """Return the machine file of a target as text.
 
     Example:
         >>> read_target(write_target(shipped_targets()["x86-64"]), "x") == shipped_targets()["x86-64"]
@@ -222,5 +222,5 @@ def write_target(target: Target) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a TOML string: what is printable, with its quotes and backslashes escaped."""
+    """Quote a text as a TOML string: its printable form, with quotes and backslashes escaped."""
     return '"' + one_line(text).replace("\\", "\\\\").replace('"', '\\"') + '"'

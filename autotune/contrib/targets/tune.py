@@ -1,9 +1,9 @@
-"""Search for a machine that is not here, by models alone: no program is run, no store is read or written.
+"""Model-based search for another machine: no program is run, and no store is read or written.
 
     config --family, LLVM for that machine--> machine code --llvm-mca--> cycles of the hot loop, data in L1
            --family's model of caches--> cycles of a call --tell--> next config
 
-What comes out are predictions, a type of their own: no store takes them for trials.
+Results are of the type `Prediction`, so that no store can take them for trials.
 """
 
 from collections.abc import Sequence
@@ -32,17 +32,17 @@ from autotune.tuning.samplers.search import Search
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
-NANOSECOND = 1e-9  # a cycle, to samplers, which think of seconds
+NANOSECOND = 1e-9  # one cycle in the seconds that samplers expect
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What models say of a config.
+    """Predicted performance of a config.
 
     Attributes:
         config: Value of every knob.
-        cycles: Cycles of a call, if all that models leave out takes nothing.
-        in_l1: Cycles of a vector multiply-add in the hot loop by llvm-mca.
+        cycles: Cycles per call, without everything that the models omit.
+        in_l1: Cycles per vector multiply-add in the hot loop by llvm-mca, with data in L1.
     """
 
     config: dict[str, Value]
@@ -52,13 +52,13 @@ class Prediction:
 
 @dataclass(frozen=True)
 class TaskPrediction:
-    """The search of one task by models.
+    """Result of the model-based search of one task.
 
     Attributes:
         task: Name of the task, for people.
         family: Name of its family.
-        default: What models say of the default config; `None` where they say nothing, and the default stays.
-        best: What they say of the best config they know.
+        default: Prediction for the default config; `None` if there is none, and the default is kept.
+        best: Prediction for the best config.
         tried: Number of configs that were compiled.
     """
 
@@ -70,19 +70,19 @@ class TaskPrediction:
 
     @property
     def gain(self) -> float:
-        """Cycles of the default over those of the best, both predicted; 1 where nothing is known."""
+        """Predicted speed-up of the best config over the default; 1 without predictions."""
         return self.default.cycles / self.best.cycles if self.default and self.best else 1.0
 
 
 @dataclass(frozen=True)
 class ModelTuning:
-    """What a search by models chose.
+    """Result of a model-based search.
 
     Attributes:
         payload: The payload.
         target: The machine.
-        candidate: How the payload is compiled with what was chosen.
-        tasks: A search a task.
+        candidate: Candidate with the chosen configs.
+        tasks: Result for each task.
     """
 
     payload: Payload
@@ -91,7 +91,7 @@ class ModelTuning:
     tasks: tuple[TaskPrediction, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object, which says that nothing was measured."""
+        """Return the result as a JSON-compatible dict, marked as not measured."""
         tasks = [asdict(task) | {"gain": task.gain} for task in self.tasks]
         return {"payload": self.payload.name, "target": asdict(self.target), "measured": False, "tasks": tasks}
 
@@ -102,11 +102,11 @@ def tune_for(
     """Choose configs for a machine by models alone.
 
     Args:
-        payload: Payload to choose for.
+        payload: Payload to tune.
         target: The machine.
-        options: Trials are configs to compile, over all tasks that models know.
+        options: Options of the search; its trials are configs to compile, over all tasks with predictions.
         listener: Notified of stages.
-        worker: Compiles.
+        worker: Process that compiles.
 
     Raises:
         MachineError: LLVM does not know the machine's processor, or a tool is missing.
@@ -130,19 +130,19 @@ def tune_for(
 
 
 def is_predicted(task: Task, family: Family, machine: Machine) -> bool:
-    """Return whether a family's model knows something of a task."""
+    """Return whether a family's model has a prediction for a task."""
     return family.predicted_cycles(task, family.default(task, machine), machine, 1.0) > 0
 
 
 @dataclass(frozen=True)
 class ModelSearch:
-    """The search of one task by models.
+    """Model-based search of one task.
 
     Attributes:
         task: The task.
         family: Family that writes its scripts.
         target: The machine.
-        worker: Compiles.
+        worker: Process that compiles.
     """
 
     task: Task
@@ -151,7 +151,7 @@ class ModelSearch:
     worker: Worker
 
     def run(self, trials: int, sampler: str, seed: int) -> TaskPrediction:
-        """Predict so many configs, the default first; none where the family has no model."""
+        """Predict `trials` configs, the default first; none if the family has no model."""
         name, machine = self.task.name, self.target.machine
         if not is_predicted(self.task, self.family, machine):
             return TaskPrediction(name, self.family.name, None, None, 0)
@@ -166,13 +166,13 @@ class ModelSearch:
         return TaskPrediction(name, self.family.name, found[0], best, len(found))
 
     def predict(self, config: Config) -> Prediction | None:
-        """What models say of a config; `None` where it does not compile, or llvm-mca does not know its loop."""
+        """Predict a config; return `None` if it does not compile or llvm-mca has no model of its loop."""
         step = write_step(self.task, self.family, config, self.target.machine, alone=True)
         code = self.compile(candidate_alone(step))
         loop = judge_hot_loop(disassemble(code, self.task.payload.entry), self.target) if code else None
         if loop is None or loop.expected is None:
             return None
-        products = loop.mix.fmas or loop.mix.arithmetic / 2  # without fused ones, each is a product and a sum
+        products = loop.mix.fmas or loop.mix.arithmetic / 2  # without FMA, each takes a multiplication and an addition
         if not products:
             return None
         in_l1 = loop.expected.cycles / products
@@ -180,7 +180,7 @@ class ModelSearch:
         return Prediction(dict(config), cycles, in_l1)
 
     def compile(self, candidate: Candidate) -> bytes:
-        """Machine code of the task for the machine; empty where a compiler refuses."""
+        """Compile the task for the machine; return its object code, empty if compilation fails."""
         try:
             found = self.worker.call(emit_program, Emission(Claim(self.task.payload, candidate), "object", self.target))
         except CompileError:
@@ -189,7 +189,7 @@ class ModelSearch:
 
 
 def notes_of(tasks: Sequence[TaskPrediction]) -> list[str]:
-    """Notes on a search by models, a sentence each."""
+    """Return notes on a model-based search, one sentence each."""
     silent = [task.task for task in tasks if task.best is None]
     notes = ["nothing was measured: these are predictions of llvm-mca and of the model of caches, for data in order"]
     if silent:
