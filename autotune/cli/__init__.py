@@ -1,7 +1,7 @@
-"""The command line, a module a verb: results to stdout, progress to stderr.
+"""Command line with one module per verb. Results go to stdout, progress and messages to stderr.
 
-Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted, 141 nobody reads the results (`| head`),
-143 terminated. This file imports next to nothing: what it takes to load the verbs is long enough for a Ctrl-C.
+Exit codes: 0 success, 1 a check failed, 2 usage error, 130 interrupted, 141 the reader of stdout is gone (`| head`),
+143 terminated. This module imports little, because loading the verbs takes long enough for a Ctrl-C to arrive.
 """
 
 import gc
@@ -14,7 +14,7 @@ from autotune.cli.output import guard_outputs
 from autotune.core.errors import MachineError
 from autotune.core.host.address_space import check_address_space
 
-MOST_NEW = 20_000  # objects between searches for garbage: after the usual 700, imports are searched hundreds of times
+MOST_NEW = 20_000  # threshold of garbage collection; with the default of 700, imports trigger hundreds of collections
 
 
 def main() -> None:
@@ -27,38 +27,38 @@ def main() -> None:
     guard_outputs()
     try:
         code = run(interrupts)
-    except KeyboardInterrupt:  # one more, while the line about the first was written
+    except KeyboardInterrupt:  # a second one, while the message about the first was written
         code = interrupts.ended
-    gc.freeze()  # at its end Python looks for garbage among all that is loaded, for half a second
+    gc.freeze()  # skips the final garbage collection of all loaded modules, which takes half a second
     sys.exit(code)
 
 
 def open_what_is_closed() -> None:
-    """Let standard input and outputs that are closed lead nowhere: a file that is opened would be in their place.
+    """Open closed standard streams on the null device.
 
-    That may be a store, into which a library would then write its errors.
+    Otherwise the next opened file, such as a store, would get the descriptor, and a library would write errors into it.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - never closed
 
 
 def print_whatever_it_is() -> None:
-    """Let what the locale's encoding lacks be a question mark in results; for messages Python does so by itself."""
+    """Print a question mark for characters outside the locale's encoding on stdout; stderr already escapes them."""
     if isinstance(sys.stdout, TextIOWrapper) and not sys.stdout.encoding.lower().startswith("utf"):
         sys.stdout.reconfigure(errors="replace")
 
 
 def run(interrupts: Interrupts | None = None) -> int:
-    """Run the command line that `sys.argv` holds; its exit code.
+    """Run the command line in `sys.argv`; return its exit code.
 
     Args:
-        interrupts: What Ctrl-C does in this process; by default what the caller has it do.
+        interrupts: Signal handling of this process; by default that of the caller.
     """
     interrupts = interrupts or Interrupts()
     try:

@@ -58,7 +58,7 @@ def compare(
 
 
 def show_comparison(found: "Comparison") -> None:
-    """Print a row an entry, and what exactly each of them was; notes have been said before."""
+    """Print one row per entry, and the version or failure of each; notes were printed before."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.core.payload import REFERENCE, UNPROVED
     from autotune.reports.format import above_roof, factor, out, roof_text, time_span

@@ -1,4 +1,4 @@
-"""`autotune doctor`: what this machine can do."""
+"""`autotune doctor`: measure and diagnose this machine."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -46,7 +46,7 @@ def doctor(
 
 
 def dot_roofs(roofs: "Roofs") -> str:
-    """Roofs of dot products of narrower values, each beside that of f32.
+    """Format the peak rates of dot products in narrower types, with their ratios to f32.
 
     Example:
         >>> from autotune.core.host.machine import Roofs
@@ -58,7 +58,7 @@ def dot_roofs(roofs: "Roofs") -> str:
 
 
 def facts_of_features() -> dict[str, str]:
-    """What plug-ins say of this machine, a line each by its label."""
+    """Return the lines that plug-ins contribute about this machine, by label."""
     from autotune.core.plugs.verb import MachineFact
     from autotune.registry import FACTS, loaded_points
 
@@ -66,7 +66,7 @@ def facts_of_features() -> dict[str, str]:
 
 
 def show_diagnosis(found: "Diagnosis") -> None:
-    """Print what this machine is, what is missing, and what would make numbers steadier."""
+    """Print the properties of this machine, what is missing, and how to reduce noise."""
     from autotune.cli.layout import show_facts, show_sentence
     from autotune.compiler.codegen.openmp import missing_runtime
     from autotune.core.host.matrix_unit import describe_unit

@@ -1,4 +1,4 @@
-"""Help as a person reads it: verbs and options in groups, each in a line that is whole at 80 columns."""
+"""Help formatters that group verbs and options, with one line each that fits 80 columns."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,10 +14,10 @@ LISTS = {"--against"}  # options whose value is any number of names, none among 
 
 
 class GroupedVerbs(TyperGroup):
-    """A command whose help lists its verbs below the heading that each was registered with (``rich_help_panel``)."""
+    """Command whose help lists its verbs by the heading with which they were registered (``rich_help_panel``)."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, or typer's copy of it
-        """Write the verbs, a section a heading."""
+        """Write the verbs, one section per heading."""
         sections: dict[str, list[tuple[str, str]]] = {}
         shown = {name: command for name, command in self.commands.items() if not command.hidden}
         widest = max(map(len, shown))
@@ -33,7 +33,7 @@ class GroupedVerbs(TyperGroup):
 
 
 class GroupedOptions(TyperCommand):
-    """A verb whose help lists the options that most people need first, and others below headings of their own."""
+    """Verb whose help lists the common options first, and others under their own headings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it
         """Read the words behind the verb.
@@ -53,18 +53,18 @@ class GroupedOptions(TyperCommand):
         return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it
-        """The words behind the verb's name: ``PAYLOAD...`` for one or more, ``[NAME]...`` for any number."""
+        """Return the words after the verb's name: ``PAYLOAD...`` for one or more, ``[NAME]...`` for any number."""
         return [piece.strip("{}").replace("}...", "...") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, or typer's copy of it
-        """Write arguments and options, a section a heading."""
+        """Write arguments and options, one section per heading."""
         sections: dict[str, list[tuple[str, str]]] = {ARGUMENTS: [], FIRST: []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
                 name, text = record
                 is_argument = heading_of(param) == ARGUMENTS
-                row = (name.partition(" <")[0] if is_argument else name, text)  # its kind in Python is no help
+                row = (name.partition(" <")[0] if is_argument else name, text)  # without the type that click appends
                 sections.setdefault(heading_of(param), []).append(row)
         help_line = [row for row in sections[FIRST] if "--help" in row[0]]
         sections[FIRST] = [row for row in sections[FIRST] if row not in help_line] + help_line
@@ -85,7 +85,7 @@ def name_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of it
 
 
 def heading_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of it
-    """The heading that a parameter's help stands below."""
+    """Return the heading of a parameter in the help."""
     if param.param_type_name == "argument":
         return ARGUMENTS
     heading = getattr(param, "rich_help_panel", None)
@@ -93,7 +93,7 @@ def heading_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of
 
 
 def versions() -> Iterator[str]:
-    """What a report of a fault should name, a line each: this package, MLIR, Python and the system."""
+    """Yield the versions for a bug report, one line each: this package, MLIR, Python and the system."""
     import platform
 
     from autotune.core.host.extras import DISTRIBUTION, version_of

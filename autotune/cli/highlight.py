@@ -1,4 +1,4 @@
-"""Colours for MLIR, LLVM IR and assembly on a terminal; plain text everywhere else."""
+"""Syntax highlighting of MLIR, LLVM IR and assembly on a terminal; plain text everywhere else."""
 
 from rich.console import Console
 from rich.highlighter import RegexHighlighter
@@ -25,7 +25,7 @@ THEME = Theme(
 
 
 class CodeHighlighter(RegexHighlighter):
-    """What stands out in a line of code; later rules win, so comments come last."""
+    """Highlighter of code; later rules override earlier ones, so comments come last."""
 
     base_style = "code."
     highlights = [  # noqa: RUF012 - rich reads a list
@@ -41,14 +41,14 @@ class CodeHighlighter(RegexHighlighter):
 
 
 class DiffHighlighter(RegexHighlighter):
-    """Lines that came, lines that went, and where."""
+    """Highlighter of added lines, removed lines and hunk headers."""
 
     base_style = "code."
     highlights = [r"(?P<plus>^\+.*$)", r"(?P<minus>^-.*$)", r"(?P<place>^@@.*$)"]  # noqa: RUF012
 
 
 def print_code(text: str, *, is_diff: bool = False) -> None:
-    """Print code to stdout: coloured where that is a terminal, and the same characters in any case."""
+    """Print code to stdout, coloured if that is a terminal; the characters are the same in any case."""
     text = lines(text)
     console = Console(theme=THEME, soft_wrap=True, highlight=False)
     if not console.is_terminal:

@@ -1,4 +1,4 @@
-"""`autotune import`: a model of another tool as a folder that a payload is read from."""
+"""`autotune import`: import a model of another tool into a payload folder."""
 
 from pathlib import Path
 from typing import Annotated

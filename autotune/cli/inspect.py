@@ -1,4 +1,4 @@
-"""`autotune inspect`: what sweeps found."""
+"""`autotune inspect`: show the results of sweeps."""
 
 import json
 from itertools import chain
@@ -23,7 +23,7 @@ from autotune.core.host.files import holds
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
-MANY = 3  # configs of a task
+MANY = 3  # configs per task with --full or --json
 
 
 def inspect(
@@ -100,7 +100,7 @@ def inspect(
 
 
 def show_searches(location: str, payload: str | None, against: str | None, *, as_json: bool) -> None:
-    """Print sweeps beside others, or, without any, the reasons of their trials."""
+    """Print a comparison of sweeps with others, or the reasons of their trials if `against` is `None`."""
     from autotune.cli.inspect_store import show_versus
     from autotune.cli.inspect_why import show_reasons
     from autotune.reports.versus import compare_sweeps
@@ -113,21 +113,21 @@ def show_searches(location: str, payload: str | None, against: str | None, *, as
 
 
 def show_store(overview: "Overview", *, full: bool, as_json: bool) -> None:
-    """Print what a store holds."""
+    """Print the overview of a store."""
     from autotune.cli.inspect_store import show_overview
 
     typer.echo(json.dumps(overview.describe())) if as_json else show_overview(overview, full=full)
 
 
 def draw_holdings(holdings: "Holdings") -> "Iterable[Picture]":
-    """Every picture of a store."""
+    """Draw all pictures of a store."""
     from autotune.reports.pictures.gallery import draw_all
 
     return draw_all(holdings)
 
 
 def write_whole(holdings: "Holdings", csv: Path | None, parquet: Path | None) -> None:
-    """Write all trials, which are in memory."""
+    """Write all loaded trials as CSV, Parquet or both."""
     if csv is not None:
         with whole_file(csv) as fresh:
             holdings.frame.to_csv(fresh, index=False)
@@ -137,7 +137,7 @@ def write_whole(holdings: "Holdings", csv: Path | None, parquet: Path | None) ->
 
 
 def check_parquet() -> None:
-    """Refuse to write Parquet before a store is read, where what writes it is missing.
+    """Check that pyarrow is installed, before a store is read.
 
     Raises:
         MachineError: pyarrow is not installed.
@@ -152,7 +152,7 @@ def check_parquet() -> None:
 
 
 def save(pictures: "Iterable[Picture]", folder: Path) -> None:
-    """Write pictures, and say where they are."""
+    """Write pictures and report their paths."""
     from autotune.reports.pictures.gallery import save_all
 
     for path in save_all(pictures, folder):
@@ -160,7 +160,7 @@ def save(pictures: "Iterable[Picture]", folder: Path) -> None:
 
 
 def draw_past(location: str | Path, history: Path | None, payload: str | None) -> "Iterable[Picture]":
-    """The picture of the history that is named, or lies beside a store or bundle; of one payload if that is named."""
+    """Draw the given history, or the one beside a store or bundle; restrict it to one payload if that is given."""
     from autotune.reports.pictures.gallery import draw_history
     from autotune.store.history import history_beside, read_history
 
@@ -169,7 +169,7 @@ def draw_past(location: str | Path, history: Path | None, payload: str | None) -
 
 
 def inspect_bundle(folder: Path, plots: Path | None, history: Path | None, *, full: bool, as_json: bool) -> None:
-    """Show what a bundle says of its winner."""
+    """Show the winner of a bundle."""
     from autotune.cli.inspect_bundle import show_winner
     from autotune.reports.task_lines import lines_of_bundle
     from autotune.reports.winner import describe

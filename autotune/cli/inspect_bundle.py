@@ -1,4 +1,4 @@
-"""What `inspect` shows of a bundle: the whole, then a line a task, and below it what the search chose."""
+"""Output of `inspect` for a bundle: a summary, then one row per task with the knobs that the search chose."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,12 @@ COLUMNS = (Column("runs"), Column("time"), Column("call"), Column("roof"), Colum
 
 
 def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False) -> None:
-    """Print a bundle at a glance.
+    """Print the summary of a bundle.
 
     Args:
-        winner: What the manifest says of the whole.
-        tasks: What is known of its tasks.
-        full: Print every knob, not only what differs from the default config.
+        winner: Summary from the manifest.
+        tasks: Summaries of the tasks.
+        full: Whether to print all knobs, not only those that differ from the default config.
     """
     console = out()
     seconds = winner.seconds.estimate
@@ -60,7 +60,7 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
 
 
 def show_budget(console: Console, winner: Winner) -> None:
-    """Print the outcome of the error budget, task by task."""
+    """Print how the error budget was spent, task by task."""
     rows = []
     for task in winner.rounded:
         others = ", ".join(f"{name} {duration(seconds)}" for name, seconds in task.seconds_in.items())
@@ -76,12 +76,12 @@ def show_budget(console: Console, winner: Winner) -> None:
 
 
 def task_row(task: TaskLine, whole: float | None, *, full: bool) -> TextRow:
-    """A task: how often a call runs it, what one run takes, its share of a call and of the roof, its speed-up.
+    """Return the row of a task: runs per call, time of a run, shares of the call and of the roof, speed-up.
 
     Args:
-        task: What is known of it.
-        whole: Seconds of one call; `None` where times say nothing, and neither do shares.
-        full: Print every knob.
+        task: Summary of the task.
+        whole: Seconds of one call; `None` if times are not reliable.
+        full: Whether to print all knobs.
     """
     of_call = percent(task.call_seconds / whole if task.call_seconds and whole else None)
     seconds = duration(task.seconds.estimate if task.seconds and whole else None)
@@ -92,11 +92,11 @@ def task_row(task: TaskLine, whole: float | None, *, full: bool) -> TextRow:
 
 
 def rest_row(tasks: Sequence[TaskLine], whole: float | None) -> list[TextRow]:
-    """What the tasks, timed alone, leave of a call; none where they take all of it, or one of them has no time.
+    """Return the row of the time outside tasks; empty if the tasks take the whole call, or one of them has no time.
 
     Args:
-        tasks: What is known of them.
-        whole: Seconds of one call; `None` where times say nothing.
+        tasks: Summaries of the tasks.
+        whole: Seconds of one call; `None` if times are not reliable.
     """
     known = [task.call_seconds for task in tasks if task.call_seconds]
     if not whole or not known or len(known) < len(tasks) or sum(known) >= whole:
@@ -106,7 +106,7 @@ def rest_row(tasks: Sequence[TaskLine], whole: float | None) -> list[TextRow]:
 
 
 def task_text(task: TaskLine, *, full: bool) -> str:
-    """The family and the knobs that differ from its default config; all of them if `full` or if that is not known."""
+    """Return the family and the knobs that differ from its default; all knobs if `full` or the default is unknown."""
     if task.family is None or task.config is None:
         return "plain lowering"
     if task.default is None:

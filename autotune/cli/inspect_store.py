@@ -1,4 +1,4 @@
-"""What `inspect` shows of a store: a line a task, and below it what of the best config the search chose."""
+"""Output of `inspect` for a store: one row per task with the knobs that the search chose."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,11 +36,11 @@ VERSUS = (
 
 
 def show_overview(overview: Overview, *, full: bool = False) -> None:
-    """Print everything at a glance: best configs, how the search got there, where the workers' time went.
+    """Print an overview: best configs, progress of the searches, and the workers' time by phase.
 
     Args:
-        overview: What a store holds.
-        full: Print every knob and outcome, not only what differs from the default config.
+        overview: Overview of a store.
+        full: Whether to print all knobs and outcomes, not only what differs from the default config.
     """
     console = out()
     sweeps = overview.describe()
@@ -60,7 +60,7 @@ def show_overview(overview: Overview, *, full: bool = False) -> None:
 
 
 def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, str], *, full: bool) -> Table:
-    """A row a task, and one for each of its next best configs."""
+    """Return the table with one row per task, and one for each of its next best configs."""
     origins = {(sweep["machine"], sweep["compiler"]) for sweep in sweeps}
     rows = []
     for sweep in sweeps:
@@ -77,7 +77,7 @@ def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, 
 
 
 def cells(best: dict[str, Any] | None, counts: tuple[str, str]) -> tuple[str, ...]:
-    """The numbers of a config; drift of the machine is divided out, as it was to find the best."""
+    """Return the numeric cells of a config; times are normalized by the reference kernel, as for the ranking."""
     if best is None:
         return ("-", "-", "-", *counts, "-")
     seconds = best["seconds_normalised"]
@@ -87,14 +87,14 @@ def cells(best: dict[str, Any] | None, counts: tuple[str, str]) -> tuple[str, ..
 
 
 def best_text(best: dict[str, Any], *, full: bool) -> str:
-    """What the search chose."""
+    """Return the text of the knobs that the search chose."""
     if best["changed"] is None:
         return f"{best['family']}: {spell(best['config'])} (default not recorded)"
     return config_text(best["family"], best["config"], best["changed"], full=full)
 
 
 def config_text(family: str, config: Config, changed: Config, *, full: bool) -> str:
-    """The family and the knobs that are not as by default; empty where all are; with `full`, all of them.
+    """Return the family and the knobs that differ from the default, empty if none does; with `full`, all knobs.
 
     Example:
         >>> config_text("fused", {"rows": 4, "vectors": 2}, {"rows": 4}, full=False)
@@ -108,22 +108,22 @@ def config_text(family: str, config: Config, changed: Config, *, full: bool) -> 
 
 
 def spell(config: Config) -> str:
-    """Knobs and values."""
+    """Format knobs and values."""
     return " ".join(f"{name}={value}" for name, value in config.items())
 
 
 def outcomes(sweep: dict[str, Any]) -> str:
-    """How many trials had which outcome."""
+    """Format the number of trials by outcome."""
     return ", ".join(f"{count} {outcome}" for outcome, count in sweep["outcomes"].items())
 
 
 def failed(sweep: dict[str, Any]) -> int:
-    """Trials that neither succeeded nor repeated another one."""
+    """Return the number of failed trials, without duplicates."""
     return sum(count for outcome, count in sweep["outcomes"].items() if outcome not in ("ok", "duplicate"))
 
 
 def spending(sweeps: list[dict[str, Any]]) -> str:
-    """Where the workers' time went, in a sentence."""
+    """Return a sentence on the workers' time by phase."""
     phases = {name: sum(sweep["phase_seconds"][name] for sweep in sweeps) for name in sweeps[0]["phase_seconds"]}
     total = sum(phases.values())
     ran = sum(sweep["trials"] - sweep["outcomes"].get("duplicate", 0) for sweep in sweeps)
@@ -134,27 +134,27 @@ def spending(sweeps: list[dict[str, Any]]) -> str:
 
 
 def show_legend(console: Console, roofs: Roofs | None, sweeps: list[dict[str, Any]], *, full: bool) -> None:
-    """Say what shares and speed-ups are of, or why they are unknown."""
-    said = ["time: the machine's drift divided out"]
+    """Print the reference of shares and speed-ups, or why they are unknown."""
+    sentences = ["time: the machine's drift divided out"]
     if roofs is not None:
         rate = f"{roofs.flops / 1e9:.1f} GFLOP/s"
         rounded = any(best["family"] in rounding_names() for sweep in sweeps for best in sweep["best"])
         units = ", of the roof of its unit where operands are rounded" if rounded else ""
-        said.append(f"roof: share of the FMA roof, {rate} as the newest run measured it{units}")
+        sentences.append(f"roof: share of the FMA roof, {rate} as the newest run measured it{units}")
     bests = [best for sweep in sweeps for best in sweep["best"]]
     if any(best["changed"] is not None for best in bests):
-        said.append("speed-up: over the default config in the same sweep, - where that was not measured")
+        sentences.append("speed-up: over the default config in the same sweep, - where that was not measured")
     if not full and any(best["changed"] == {} for best in bests):
-        said.append(LEGEND)
+        sentences.append(LEGEND)
     if above := above_roof(best["roof_fraction"] for best in bests):
-        said.append(above)
-    show_sentence(console, "; ".join(said))
+        sentences.append(above)
+    show_sentence(console, "; ".join(sentences))
     if any(best["changed"] is None for best in bests):
         show_sentence(console, "default configs are recorded by the next `autotune tune` into this store")
 
 
 def show_versus(found: Versus) -> None:
-    """Print two sides task by task."""
+    """Print a comparison of two sets of sweeps, task by task."""
     console = out()
     show_sentence(console, f"here: {found.here}; there: {found.there}")
     sides = [side for pair in found.pairs for side in (pair.here, pair.there)]
@@ -169,7 +169,7 @@ def show_versus(found: Versus) -> None:
 
 
 def versus_row(pair: SweepPair, labels: Mapping[Side, str]) -> TextRow:
-    """A task on both sides."""
+    """Return the row of a task on both sides."""
     sides = (pair.here, pair.there)
     names = dict.fromkeys(labels[side] for side in sides)
     ratio = f"{pair.ratio.estimate:.3f} [{pair.ratio.low:.3f}, {pair.ratio.high:.3f}]" if pair.ratio else "-"

@@ -1,4 +1,4 @@
-"""Printing why searches went where they went."""
+"""Output of `inspect --why`: the origin of each trial and the accuracy of the model's predictions."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ REFUSALS = {"constraint": "violated a constraint", "duplicate": "had been asked 
 
 
 def show_reasons(location: str, payload: str | None, *, as_json: bool) -> None:
-    """Print the trials of every search, each with what asked for it and what it expected."""
+    """Print the trials of every search, each with the sampler that proposed it and the predicted time."""
     found = read_reasons(location, payload)
     if as_json:
         typer.echo(json.dumps([each.to_json() for each in found]))
@@ -32,7 +32,7 @@ def show_reasons(location: str, payload: str | None, *, as_json: bool) -> None:
 
 
 def row_of(trial: TrialReason) -> TextRow:
-    """A trial as a line."""
+    """Return the row of a trial."""
     expected, measured = trial.expected, trial.seconds
     cells = (
         duration(expected) if expected is not None else "-",
@@ -44,13 +44,13 @@ def row_of(trial: TrialReason) -> TextRow:
 
 
 def sentences_of(search: SearchReasons) -> Sequence[str]:
-    """What was skipped, and how right expectations were."""
-    found = []
+    """Return sentences on skipped proposals and the accuracy of predictions."""
+    sentences = []
     if search.refused:
         counts = ", ".join(f"{count} {REFUSALS.get(why, why)}" for why, count in search.refused.items())
-        found.append(f"proposals that were skipped: {counts}")
+        sentences.append(f"proposals that were skipped: {counts}")
     if search.rank is not None and search.off is not None:
-        found.append(
+        sentences.append(
             f"expected and measured: rank correlation {search.rank:.2f}, typically off by a factor of {search.off:.2f}"
         )
-    return found
+    return sentences

@@ -1,8 +1,8 @@
-"""Ctrl-C: one line and exit code 130, at whatever moment it comes; SIGTERM and SIGHUP, 143 and 129, likewise.
+"""Signal handling: SIGINT ends the process with one line and exit code 130 at any time; SIGTERM 143, SIGHUP 129.
 
-Python's own handler raises KeyboardInterrupt wherever the program is. An import then leaves half-made modules behind,
-of which libraries make other errors, and Python prints a traceback where it is not caught: while the command line
-itself is loaded, in callbacks, at exit. Nothing is imported here that the interpreter has not loaded anyway.
+Python's default handler raises KeyboardInterrupt wherever the program is. During an import that leaves partially
+initialized modules, which cause other errors in libraries, and where it is not caught (while the command line is
+loaded, in callbacks, at exit) Python prints a traceback. This module only imports what the interpreter has loaded.
 """
 
 import atexit
@@ -12,24 +12,24 @@ import sys
 from contextlib import suppress
 from types import FrameType
 
-# Signals that end a verb, each with what the one line says; the exit code is the shell's for it.
+# Signals that end a verb, with their messages; exit codes follow the convention of shells.
 ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal is gone"}
-OF_SIGNALS = 128  # what a shell adds to the number of a signal
+OF_SIGNALS = 128  # added to the number of a signal by shells
 INTERRUPTED = OF_SIGNALS + signal.SIGINT
-RESUMED = (["tune"], ["lab", "record"], ["lab", "copy"])  # verbs that keep what they did
+RESUMED = (["tune"], ["lab", "record"], ["lab", "copy"])  # verbs that can be resumed
 KEPT = "every finished trial is kept, and the same command goes on"
-IMPORTING = "<frozen importlib._bootstrap>"  # the file of frames that import a module
-LOOK_SECONDS = 0.05  # between looks whether an import is done
+IMPORTING = "<frozen importlib._bootstrap>"  # file name of the frames that import a module
+LOOK_SECONDS = 0.05  # interval of checks whether an import has finished
 
 
 class Interrupts:
-    """What Ctrl-C does in this process.
+    """Signal handlers of this process.
 
     Attributes:
-        is_loading: Whether the command line is still being loaded: nothing is open, and the process ends at once.
-        seen: Whether there was an interrupt.
-        number: The signal that was the first.
-        code: Exit code once the verb is over, which an interrupt then does not change; `None` before.
+        is_loading: Whether the command line is still being loaded; then the process can end at once.
+        seen: Whether a signal arrived.
+        number: First signal.
+        code: Exit code of a finished verb, which later signals do not change; `None` before.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Interrupts:
         self.code: int | None = None
 
     def install(self) -> None:
-        """Handle Ctrl-C in this process from now on, and what else ends it, unless it was started with it ignored."""
+        """Install handlers of SIGINT, SIGTERM and SIGHUP, except for signals that were ignored at the start."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, self.handle)
@@ -51,12 +51,12 @@ class Interrupts:
         sys.unraisablehook = self.hold
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle an interrupt; one that comes while a module is imported is handled when that is done.
+        """Handle a signal; during an import, handling is deferred to its end.
 
-        Where there is nothing to close, or it is the second, the process ends at once.
+        The process ends at once if it has no children, or if this is the second signal.
 
         Raises:
-            KeyboardInterrupt: The verb shall close what it has open, and end.
+            KeyboardInterrupt: Raised in the verb, so that it closes its resources and ends.
         """
         if self.code is not None:
             os._exit(self.code)
@@ -66,42 +66,42 @@ class Interrupts:
         if not self.is_loading and not is_importing(frame):
             raise KeyboardInterrupt
         if self.is_loading or is_again or not has_children():
-            show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # which a progress line hides
-            with suppress(OSError):  # of a terminal that is gone
+            show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # hidden by a progress line
+            with suppress(OSError):  # the terminal may be gone
                 os.write(2, show_cursor + f"autotune: {self.sentence}\n".encode())
             os._exit(self.ended)
         self.look_again()
 
     @property
     def ended(self) -> int:
-        """Exit code of a process that a signal ended."""
+        """Exit code of a process ended by the signal."""
         return OF_SIGNALS + self.number
 
     @property
     def sentence(self) -> str:
-        """What is true of the verb that was interrupted."""
+        """Message about the interrupted verb."""
         is_kept = any(sys.argv[1 : 1 + len(words)] == words for words in RESUMED)
         return f"{ENDS[self.number]}; {KEPT}" if is_kept else ENDS[self.number]
 
     def end(self, code: int) -> None:
-        """The verb is over: from now on an interrupt ends the process with this exit code."""
+        """Record the exit code of the finished verb; from now on a signal ends the process with it."""
         self.code = code
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def hold(self, lost: "sys.UnraisableHookArgs") -> None:
-        """Keep an interrupt that came in a callback, where Python prints and drops it; print other exceptions."""
+        """Defer an interrupt raised in a callback, where Python would drop it; print other exceptions."""
         if isinstance(lost.exc_value, KeyboardInterrupt):
             self.look_again()
         else:
             sys.__unraisablehook__(lost)
 
     def look_again(self) -> None:
-        """Handle the interrupt a little later."""
+        """Set a timer to handle the signal again after `LOOK_SECONDS`."""
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
 
 
 def has_children() -> bool:
-    """Whether there are processes of ours: workers and converters, which have folders to remove."""
+    """Return whether this process has children, such as workers, whose temporary folders must be removed."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -110,7 +110,7 @@ def has_children() -> bool:
 
 
 def is_importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported, in the calls that led to a frame."""
+    """Return whether a module is being imported in the call stack of a frame."""
     while frame is not None and frame.f_code.co_filename != IMPORTING:
         frame = frame.f_back
     return frame is not None

@@ -1,4 +1,4 @@
-"""How results fit a terminal: numbers stay whole, names lose their middle, and text that has no room goes below."""
+"""Table layout for a terminal: numbers stay whole, names are shortened, and long texts go below their row."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,9 +9,9 @@ from rich.text import Text
 from autotune.core.printable import fold
 
 GAP = 2  # spaces between columns
-LEAST_NAME = 40  # columns of the terminal that names keep when optional columns are shown
+LEAST_NAME = 40  # width kept for names when optional columns are shown
 BELOW = 4  # spaces before text below a row
-TAIL = 0.4  # of what is left of a shortened name: tags that begin alike end in different hashes
+TAIL = 0.4  # fraction of a shortened name taken from its end, where tags have their hash
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Column:
 
     Attributes:
         head: Heading of the column.
-        optional: Whether it is left out where names would lose their room.
+        optional: Whether it is omitted if names have too little room.
     """
 
     head: str
@@ -34,8 +34,8 @@ class TextRow:
     Attributes:
         name: First cell, to the left.
         cells: Numbers, one for every column.
-        text: What else is to be said of it.
-        dim: Whether it is grey on a terminal.
+        text: Text beside or below the numbers.
+        dim: Whether it is dim on a terminal.
     """
 
     name: str
@@ -46,13 +46,13 @@ class TextRow:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings.
+    """Table with headings.
 
     Attributes:
         head: Heading of the names.
         columns: Columns of numbers.
         rows: Rows in order.
-        text: Heading of the texts, for where they stand beside the numbers.
+        text: Heading of the texts if they are beside the numbers.
     """
 
     head: str
@@ -76,21 +76,21 @@ def show_table(console: Console, table: Table) -> None:
 
 
 def show_sentence(console: Console, sentence: str, indent: int = 0) -> None:
-    """Print a sentence, broken between words."""
+    """Print a sentence, wrapped between words."""
     for line in fold(sentence, console.width, indent, indent + GAP):
         console.print(Text(line), soft_wrap=True)
 
 
 def show_facts(console: Console, facts: Mapping[str, str]) -> None:
-    """Print facts under each other, a label and what is said of it."""
+    """Print facts, one labelled line each."""
     indent = longest(facts) + GAP
-    for label, said in facts.items():
-        for line in fold(label.ljust(indent) + said, console.width, 0, indent):
+    for label, text in facts.items():
+        for line in fold(label.ljust(indent) + text, console.width, 0, indent):
             console.print(Text(line), soft_wrap=True)
 
 
 def lay_out(table: Table, width: int) -> list[Line]:
-    """The lines of a table, none wider than `width` as long as its numbers are not."""
+    """Return the lines of a table, at most `width` characters wide if its numbers fit."""
     table = drop_columns(table, width)
     sizes = number_widths(table)
     numbers = sum(GAP + size for size in sizes)
@@ -116,7 +116,7 @@ def lay_out(table: Table, width: int) -> list[Line]:
 
 
 def drop_columns(table: Table, width: int) -> Table:
-    """The table without the optional columns, the last first, that leave names less than their room."""
+    """Drop optional columns, the last first, until names have enough room."""
     room = width - min(LEAST_NAME, longest([table.head, *(row.name for row in table.rows)]))
     sizes = number_widths(table)
     kept = list(range(len(sizes)))
@@ -130,19 +130,19 @@ def drop_columns(table: Table, width: int) -> Table:
 
 
 def number_widths(table: Table) -> list[int]:
-    """Characters of every column of numbers."""
+    """Return the width of every column of numbers."""
     return [
         longest([column.head, *(row.cells[index] for row in table.rows)]) for index, column in enumerate(table.columns)
     ]
 
 
 def longest(texts: Iterable[str]) -> int:
-    """Characters of the longest text."""
+    """Return the length of the longest text."""
     return max(map(len, texts))
 
 
 def shorten(name: str, width: int) -> str:
-    """A name that fits: without its middle where it is too long.
+    """Shorten a name to `width` characters by omitting its middle.
 
     Example:
         >>> shorten("matmul_128x768x3072_f32_w_fused_4adc51", 24)

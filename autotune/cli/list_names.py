@@ -1,4 +1,4 @@
-"""`autotune list`: what there is by name."""
+"""`autotune list`: list payloads, families and other plug-ins by name."""
 
 import inspect
 import json
@@ -48,7 +48,7 @@ def list_names(
 
 
 def chosen(shown: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    """Members of kinds, or of any kind by their names; all where none is named.
+    """Select kinds, or entries of any kind, by name; everything if no name is given.
 
     Raises:
         BadParameter: A name is neither that of a kind nor of an entry.
@@ -81,7 +81,7 @@ def description(point: EntryPoint) -> str:
 
 
 def parameters(point: EntryPoint) -> list[str]:
-    """The parameters of a payload with their defaults, in one line; no line where it does not say them."""
+    """Return the parameters of a payload with their defaults as one line; no line if it declares none."""
     try:
         given = point.load().parameters
     except Exception:

@@ -1,4 +1,4 @@
-"""What several verbs of the command line share: arguments and options."""
+"""Arguments and options shared by several verbs, and their parsers."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -15,16 +15,16 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def reader(read: Callable[[str], T], name: str) -> Callable[[str], T]:
-    """What typer reads an option with: one line where the text is none.
+    """Return a typer parser that reports invalid text in one line.
 
     Args:
-        read: Reads a text; raises ValueError where it spells nothing.
-        name: Kind of the option, as help shows it.
+        read: Function that parses a text, or raises ValueError.
+        name: Type of the option, as shown by help.
     """
 
     def parse(text: str) -> T:
         try:
-            return read(str(text))  # defaults come as they are
+            return read(str(text))  # defaults are passed unparsed
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
 
@@ -36,10 +36,10 @@ whole, real = reader(read_whole, "INTEGER"), reader(read_real, "FLOAT")
 
 
 def count_of(name: str) -> Callable[[str], int]:
-    """What reads an option that counts cores.
+    """Return a parser of an option that is a number of cores.
 
     Args:
-        name: Name of the option, as constraints call it.
+        name: Name of the option in messages.
     """
 
     def read(text: str) -> int:
@@ -54,7 +54,7 @@ threads = count_of("threads")
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Parse comma-separated names."""
     return tuple(filter(None, text.split(",")))
 
 
@@ -65,14 +65,14 @@ PARSERS: dict[object, Callable[[str], object]] = {
     float | None: real,
     tuple[str, ...] | None: reader(read_names, "NAMES"),
 }
-SHOWN_AS: dict[object, object] = {tuple[str, ...] | None: str | None}  # what typer would ask for several words for
+SHOWN_AS: dict[object, object] = {tuple[str, ...] | None: str | None}  # else typer expects several words
 
 
 def with_options(options: Iterable[Option]) -> Callable[[F], F]:
-    """Give a verb that takes ``**words`` options behind its first parameter, each as its `CommandOption` says.
+    """Return a decorator that adds options after the first parameter of a verb with ``**words``.
 
     Args:
-        options: Options of a model.
+        options: Options to add, with the fields that they set.
     """
 
     def given(verb: F) -> F:
@@ -87,10 +87,10 @@ def with_options(options: Iterable[Option]) -> Callable[[F], F]:
 
 
 def parameter_of(option: Option) -> inspect.Parameter:
-    """What typer makes an option of: one that may be given again where there may be several values."""
+    """Return the parameter from which typer creates an option; it is repeatable if its default is a tuple."""
     each, shown = option
     parser = PARSERS.get(each.type)
-    kind: Any = list[str] | None if isinstance(each.default, tuple) else SHOWN_AS.get(each.type, each.type)
+    option_type: Any = list[str] | None if isinstance(each.default, tuple) else SHOWN_AS.get(each.type, each.type)
     asked = typer.Option(
         shown.flag,
         help=shown.help,
@@ -99,7 +99,7 @@ def parameter_of(option: Option) -> inspect.Parameter:
         parser=parser,
     )
     default = None if isinstance(each.default, tuple) else each.default
-    annotation = Annotated[kind, asked]
+    annotation = Annotated[option_type, asked]
     return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

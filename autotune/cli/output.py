@@ -1,6 +1,7 @@
-"""Standard outputs that fail: errors of the one for results name it, and messages that nobody can read are dropped.
+"""Error handling of the standard streams: write errors on stdout name it, and those on stderr are ignored.
 
-The system's errors name no file, and would be taken for those of any; and no sweep may end since its log has no room.
+Without a file name, an error on stdout could not be told from that of another file; and a sweep must not end because
+its log cannot be written.
 """
 
 import os
@@ -11,16 +12,16 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-STDOUT = 1  # its number
+STDOUT = 1  # file descriptor
 STDERR = 2
 NAME = "standard output"
 
 
 class PrintedResults(FileIO):
-    """The file below standard output."""
+    """Raw file of standard output."""
 
     def write(self, data: "ReadableBuffer") -> int:
-        """Write bytes; how many were taken.
+        """Write bytes; return the number written.
 
         Raises:
             OSError: The bytes cannot be written; the file name of the error is `NAME`.
@@ -32,10 +33,10 @@ class PrintedResults(FileIO):
 
 
 class PrintedMessages(FileIO):
-    """The file below standard error."""
+    """Raw file of standard error."""
 
     def write(self, data: "ReadableBuffer") -> int:
-        """Write bytes, or drop them; how many that were."""
+        """Write bytes, or drop them on an error; return their number."""
         try:
             return super().write(data)
         except OSError:
@@ -43,15 +44,15 @@ class PrintedMessages(FileIO):
 
 
 def guard_outputs() -> None:
-    """Let results that cannot be written be an error that says so, and messages that cannot be none."""
-    if isinstance(sys.stdout, TextIOWrapper):  # else a test's
+    """Replace the standard streams: write errors on stdout get a file name, and those on stderr are ignored."""
+    if isinstance(sys.stdout, TextIOWrapper):  # tests replace it
         sys.stdout = above(PrintedResults(STDOUT, "wb", closefd=False), sys.stdout)
     if isinstance(sys.stderr, TextIOWrapper):
         sys.stderr = above(PrintedMessages(STDERR, "wb", closefd=False), sys.stderr)
 
 
 def above(file: FileIO, like: TextIOWrapper) -> TextIOWrapper:
-    """Text on a file, as another one is."""
+    """Wrap a raw file in a text stream with the settings of another."""
     return TextIOWrapper(
         cast(BinaryIO, file if like.write_through else BufferedWriter(file)),
         like.encoding,
@@ -62,7 +63,7 @@ def above(file: FileIO, like: TextIOWrapper) -> TextIOWrapper:
 
 
 def end_output() -> None:
-    """Let standard output lead nowhere: at its end Python writes what is left to what does not take it."""
+    """Redirect standard output to the null device, so that Python's final flush cannot fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, STDOUT)
     os.close(nowhere)

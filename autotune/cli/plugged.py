@@ -1,4 +1,4 @@
-"""Verbs with the options that plug-ins add to them, and `report` with their sections."""
+"""Extension of verbs by options of plug-ins, and of `report` by their sections."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +11,11 @@ from autotune.core.plugs.verb import Arguments, PageSection, VerbOption, option
 
 
 def with_options(function: Callable[..., object], options: Sequence[VerbOption]) -> Callable[..., object]:
-    """A verb's function that takes the parameters of plug-ins too, and lets the first run that takes a call.
+    """Return a verb with the parameters of plug-ins; the first plug-in that accepts a call runs instead of the verb.
 
     Args:
-        function: The verb's own, in typer's form.
-        options: What plug-ins add to it.
+        function: Function of the verb, in typer's form.
+        options: Options that plug-ins add to it.
     """
     if not options:
         return function
@@ -51,10 +51,10 @@ def check_taken(options: Sequence[VerbOption], arguments: Arguments) -> None:
 
 
 def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arguments) -> None:
-    """Refuse options of other plug-ins beside the one that runs, which knows nothing of them.
+    """Check that no options of other plug-ins are given, which the one that runs would ignore.
 
     Raises:
-        BadParameter: There is one.
+        BadParameter: Such an option is given.
     """
     others = [each for option in options for each in option.parameters if each not in taker.parameters]
     given = [flag_of(each) for each in others if arguments[each.name] != each.default]
@@ -63,17 +63,17 @@ def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arg
 
 
 def flag_of(parameter: inspect.Parameter) -> str:
-    """What is typed for a parameter."""
+    """Return the command-line flag of a parameter."""
     (info,) = get_args(parameter.annotation)[1:]
     names = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
     return next((name for name in names if name.startswith("--")), f"--{parameter.name.replace('_', '-')}")
 
 
 def with_sections(function: Callable[..., object], sections: Mapping[str, PageSection]) -> Callable[..., object]:
-    """`report` with an option for each section of a plug-in; those that are asked for are its argument ``more``.
+    """Return `report` with an option for each section of a plug-in; requested ones are passed as ``more``.
 
     Args:
-        function: The verb's own, in typer's form but for ``more``.
+        function: Function of the verb, in typer's form except for ``more``.
         sections: Sections by the names of their options.
     """
 
@@ -96,7 +96,7 @@ def with_sections(function: Callable[..., object], sections: Mapping[str, PageSe
 
 
 def signed(function: Callable[..., object], parameters: Sequence[inspect.Parameter]) -> Callable[..., object]:
-    """A function with the signature that typer reads: some parameters, by keyword."""
+    """Set the signature of a function that typer reads, with keyword-only parameters; return the function."""
     signature = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in parameters])
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()} | {"return": None}

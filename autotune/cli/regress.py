@@ -1,4 +1,4 @@
-"""`autotune regress`: has a bundle become slower, or wrong?"""
+"""`autotune regress`: check bundles for regressions of speed and correctness."""
 
 import json
 from collections.abc import Sequence
@@ -69,14 +69,14 @@ def regress(
 
 
 def exit_code(findings: "Sequence[RegressionFinding]") -> int:
-    """1 if one is slower or wrong; else `TOO_NOISY` if one could not be judged; else 0."""
+    """Return 1 if a bundle is slower or wrong, else `TOO_NOISY` if one could not be judged, else 0."""
     if any(finding.alarms for finding in findings):
         return 1
     return TOO_NOISY if any(finding.is_too_noisy for finding in findings) else 0
 
 
 def show_findings(findings: "Sequence[RegressionFinding]") -> None:
-    """Print verdicts with their reasons, and what is not as it was recorded."""
+    """Print verdicts with their reasons, and differences from the recording."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.reports.format import out
 
@@ -94,5 +94,5 @@ def show_findings(findings: "Sequence[RegressionFinding]") -> None:
 
 
 def verdict_of(finding: "RegressionFinding") -> str:
-    """A verdict; whether that is proved by nothing but the payload's own lowering."""
+    """Format a verdict, marked as unproved if the only oracle is the payload's own lowering."""
     return f"{finding.verdict}, unproved" if finding.unproved else finding.verdict

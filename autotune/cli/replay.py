@@ -1,4 +1,4 @@
-"""`autotune replay`: build a bundle again and check it."""
+"""`autotune replay`: rebuild a bundle and check it."""
 
 import json
 from pathlib import Path
@@ -105,10 +105,10 @@ def replay(
 
 
 def replay_trial(key: Path | None, store: str, output: Path | None, timeout: float | None, family: str) -> None:
-    """Run a trial of a store again, or list what failed.
+    """Run a trial of a store again, or list the failed trials.
 
     Raises:
-        BadParameter: A folder is named, and no key.
+        BadParameter: A folder is given instead of a key.
     """
     if key is not None and key.is_dir():
         raise typer.BadParameter(
@@ -118,14 +118,14 @@ def replay_trial(key: Path | None, store: str, output: Path | None, timeout: flo
 
 
 def verdict_text(found: "Replay") -> str:
-    """Whether the recorded speed-up holds, and if that cannot be said, why not."""
+    """Return the verdict on the recorded speed-up, or why there is none."""
     if found.verdict == "unknown":
         return "not compared" if found.unsteady or not found.why else f"cannot be compared, {found.why}"
     return found.verdict
 
 
 def show_replay(found: "Replay") -> None:
-    """Print what a replay found."""
+    """Print the result of a replay."""
     from autotune.cli.layout import show_sentence
     from autotune.reports.format import clocked, error_beside, factor, out
 

@@ -1,4 +1,4 @@
-"""`autotune report`: one page of what was found."""
+"""`autotune report`: write the results as one HTML page."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ def report(
 
 
 def show_page(page: Path) -> None:
-    """Open a page in the user's browser; say so where there is none."""
+    """Open a page in the user's browser; print a message if there is none."""
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
@@ -49,10 +49,10 @@ def write_report(source: str, output: Path, store: str | None, more: "Sequence[C
         source: Folder of a bundle, or a store.
         output: File to write.
         store: Store whose trials of the bundle's payload are added.
-        more: Make sections of plug-ins, given the bundle's folder.
+        more: Functions of plug-ins from the bundle's folder to a section.
 
     Raises:
-        BadParameter: What goes with a bundle is given with a store.
+        BadParameter: An option for bundles is given with a store.
     """
     from autotune.reports.holdings import read_holdings
     from autotune.reports.page import report_bundle, report_store

@@ -1,4 +1,4 @@
-"""`autotune replay KEY`: a trial again."""
+"""`autotune replay KEY`: run a recorded trial again."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from autotune.bundles.reproduce import Reproduction
 
-KEY = 12  # characters that name a trial
+KEY = 12  # characters of a trial's key that are shown
 
 
 def reproduce(
@@ -48,7 +48,7 @@ def reproduce(
 
 
 def show_reproduction(found: "Reproduction") -> None:
-    """Print the outcome of a trial, then and now."""
+    """Print the recorded and the present outcome of a trial."""
     from autotune.cli.layout import show_sentence
     from autotune.core.payload import UNPROVED
     from autotune.reports.format import out
@@ -64,7 +64,7 @@ def show_reproduction(found: "Reproduction") -> None:
 
 
 def show_failures(frame: "pd.DataFrame") -> None:
-    """Print what failed: an outcome and diagnostic each, how often, and the key and task of one such trial."""
+    """Print the failures by outcome and diagnostic, with their number and the key and task of one such trial."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.reports.format import out
 

@@ -1,4 +1,4 @@
-"""Sentences to the user, beside results: on stderr, whatever characters are in them."""
+"""Messages to the user on stderr, safe for any characters in them."""
 
 import os
 import sys
@@ -6,22 +6,22 @@ from contextlib import suppress
 
 from autotune.core.printable import fold, one_line, without_middle
 
-MOST = 4000  # characters of a sentence: what others wrote, such as a name in it, may be of any length
+MOST = 4000  # maximum length of a sentence, since names in it may have any length
 
 
 def complain(sentence: str) -> None:
-    """Print a sentence behind the program's name: folded on a terminal, one line anywhere else."""
+    """Print a sentence after the program's name: wrapped on a terminal, one line anywhere else."""
     say(f"autotune: {without_middle(one_line(sentence), MOST)}", hanging=2)
 
 
 def say(sentence: str, hanging: int = 0) -> None:
-    """Print one line; on a terminal as many as it takes, broken between words. Where nobody can read it, nothing.
+    """Print one line, wrapped between words on a terminal; write errors are ignored.
 
     Args:
-        sentence: Text without lines.
-        hanging: Spaces before all lines but the first.
+        sentence: Text without line breaks.
+        hanging: Indentation of all lines but the first.
     """
     if sys.stderr.isatty():
         sentence = "\n".join(fold(sentence, os.get_terminal_size(sys.stderr.fileno()).columns or 80, 0, hanging))
     with suppress(OSError):  # a full disk, or a reader that is gone, changes no exit code
-        sys.stderr.write(f"{sentence}\n")  # plainly: there may be no memory for more
+        sys.stderr.write(f"{sentence}\n")  # written directly: memory may be exhausted

@@ -1,4 +1,4 @@
-"""`autotune show`: a payload or bundle after a stage of the flow."""
+"""`autotune show`: print a payload or bundle after a stage of the compilation."""
 
 from pathlib import Path
 from typing import Annotated
@@ -79,7 +79,7 @@ def show(
 
 
 def folded(text: str) -> str:
-    """Sentences that fit the terminal: a line that is too long goes on below, indented."""
+    """Wrap lines to the width of the terminal, with indented continuation lines."""
     from autotune.reports.format import out
 
     width = out().width

@@ -1,4 +1,4 @@
-"""`autotune lab copy`: what is done with stores as a whole."""
+"""`autotune lab copy`: copy a store of trials."""
 
 from typing import Annotated
 

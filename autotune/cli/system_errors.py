@@ -1,4 +1,4 @@
-"""What the system refuses, as a sentence: what must be, what was found, and the way out."""
+"""Messages for errors of the operating system: the requirement, the failure and a remedy."""
 
 import errno
 import resource
@@ -11,7 +11,7 @@ FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def sentence_of(error: OSError) -> str:
-    """What to say of what the system refuses."""
+    """Return the message for an `OSError`."""
     if error.filename == OUTPUT:
         return f"{OUTPUT} must take what is printed, it does not: {error.strerror}; make room, or print elsewhere"
     if error.errno in FULL:
@@ -27,7 +27,7 @@ def sentence_of(error: OSError) -> str:
 
 
 def of_path(error: OSError) -> str:
-    """What to say of a path that the system does not open."""
+    """Return the message for a path that cannot be opened."""
     why = error.strerror or str(error)
     if error.errno in FORBIDDEN and error.filename is not None:
         return f"{error.filename} must be open to this user, it is not: {why}; name another, or allow it"
@@ -35,7 +35,7 @@ def of_path(error: OSError) -> str:
 
 
 def out_of_memory() -> str:
-    """What to say where this process itself got no memory."""
+    """Return the message for a failed memory allocation of this process."""
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
     limit = "" if most == resource.RLIM_INFINITY else f", the limit is {most / 2**30:.2g} GiB of address space"
     return f"this process must get the memory it asks for, it did not{limit}; raise ulimit -v, or end other programs"

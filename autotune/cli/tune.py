@@ -1,4 +1,4 @@
-"""`autotune tune`: search schedules, prove the best, write a bundle."""
+"""`autotune tune`: search schedules, verify the best and write a bundle."""
 
 import json
 import time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from autotune.tuning.stages.workplace import Workplace
 
 ELSEWHERE = "Other machines"
-# Of features that tune for other machines.
+# Option of the plug-ins that tune for other machines.
 FOR = option(
     "kind",
     Annotated[
@@ -39,7 +39,7 @@ FOR = option(
     ],
     "",
 )
-PAUSE_SECONDS = 10.0  # between looks at a full disk
+PAUSE_SECONDS = 10.0  # interval of retries on a full disk
 
 
 @with_options(command_options())
@@ -78,26 +78,26 @@ def tune(
 
 
 def check_folder(payloads: Sequence[str], bundle: Path | None) -> None:
-    """Refuse one folder for several payloads.
+    """Check that a bundle folder is given for one payload only.
 
     Raises:
-        BadParameter: There are several.
+        BadParameter: There are several payloads.
     """
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
 
 
 def check_modelled(options: "TuneOptions", arguments: Arguments, word: str, others: Sequence[str]) -> None:
-    """Refuse what only a search that measures can heed, where models alone choose.
+    """Check that no option is given that a model-based search would ignore.
 
     Args:
         options: Options of `tune`.
         arguments: All arguments of the verb.
-        word: What makes models choose, as it stands on the command line.
-        others: Arguments that are no options of a search, and that measuring alone needs.
+        word: Option that selects the model-based search, for the message.
+        others: Names of further arguments that only apply to measurements.
 
     Raises:
-        BadParameter: There is such an option.
+        BadParameter: Such an option is given.
     """
     given = (*options.of_measuring, *(f"--{name}" for name in others if arguments[name]))
     if given:
@@ -115,12 +115,12 @@ def tune_by_measuring(
     bundle: Path | None,
     as_json: bool,
 ) -> None:
-    """Search by measuring, and write a bundle for every payload.
+    """Search with measurements, and write a bundle for every payload.
 
     Args:
         payloads: Specs of the payloads.
         options: Options of the run.
-        elsewhere: Machines that measure in place of this one.
+        elsewhere: Other machines that measure; `None` for this machine.
         store: Store of trials; by default the one of this folder.
         bundle: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
@@ -162,13 +162,13 @@ def tune_by_measuring(
 
 
 def wait_for_room(sentence: str) -> None:
-    """Say that the disk is full, and wait a little."""
+    """Print a message and wait `PAUSE_SECONDS` before a retry."""
     complain(sentence)
     time.sleep(PAUSE_SECONDS)
 
 
 def show_result(result: "TuneResult") -> None:
-    """Print the summary of a tuning run: notes, then four lines that say all of it."""
+    """Print the notes and the summary of a tuning run."""
     from autotune.cli.layout import show_sentence
     from autotune.reports.format import agreement, error_beside, out, plural, uncovered
     from autotune.reports.headline import beside_rival, headline, over_naive

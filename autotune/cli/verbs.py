@@ -1,6 +1,6 @@
-"""All verbs as one command, and the exit code of a command line.
+"""Assembly of all verbs into one command, and mapping of failures to exit codes.
 
-What a verb needs is imported when it runs, so that help, `list` and `inspect` start fast and work without MLIR.
+Verbs import their dependencies when they run, so that help, `list` and `inspect` start fast and work without MLIR.
 """
 
 import logging
@@ -40,13 +40,13 @@ from autotune.core.host.scratch import sweep
 from autotune.core.plugs.verb import HEADINGS, LAB, Verb
 from autotune.registry import plugged_options, plugged_sections, plugged_verbs
 
-NO_READER = OF_SIGNALS + signal.SIGPIPE  # the exit code of what ends since nobody reads what it prints, as of `cat`
-NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
+NO_READER = OF_SIGNALS + signal.SIGPIPE  # exit code if the reader of stdout is gone, as of `cat`
+NO_ROOM = ("failed to map segment", "annot allocate memory")  # messages of the dynamic loader
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
 UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 REPORT = with_sections(report.report, plugged_sections(complain))
-# The engine's verbs; features bring theirs. A line must be whole at 80 columns.
+# Built-in verbs; plug-ins add theirs. A help line must fit 80 columns.
 VERBS: dict[str, Verb] = {
     "import": Verb(import_model.import_model, "Find schedules", "Import a model from ONNX or PyTorch."),
     "tune": Verb(tune.tune, "Find schedules", "Search schedules for payloads, and keep the best as a bundle."),
@@ -68,13 +68,13 @@ VERBS: dict[str, Verb] = {
 }
 
 
-# Verbs that have verbs: what help says of them, and its heading.
+# Groups of verbs: help line and heading.
 GROUPS = {LAB: ("Record spaces, copy stores, join a cluster.", "Machines")}
-NEVER_ALONE = {"copy"}  # verbs of groups that never were verbs of their own
+NEVER_ALONE = {"copy"}  # verbs of groups without a former top-level name
 
 
 def in_order(verbs: Mapping[str, Verb]) -> dict[str, Verb]:
-    """Verbs by heading; below one, each behind the verb that it names, else as they come."""
+    """Sort verbs by heading; within one, a verb follows the one named by `after`, others keep their order."""
     names: list[str] = [name for name, verb in verbs.items() if verb.after not in verbs]
     for name, verb in verbs.items():
         if verb.after in verbs:
@@ -83,10 +83,10 @@ def in_order(verbs: Mapping[str, Verb]) -> dict[str, Verb]:
 
 
 def group(line: str) -> typer.Typer:
-    """A verb that has verbs, and prints them where none is named.
+    """Return a group of verbs that prints its help if no verb is given.
 
     Args:
-        line: What help says of it.
+        line: Help line of the group.
     """
 
     def print_help(context: typer.Context) -> None:
@@ -94,18 +94,18 @@ def group(line: str) -> typer.Typer:
             typer.echo(context.get_help())
             raise typer.Exit
 
-    made = typer.Typer(cls=GroupedVerbs, invoke_without_command=True)
-    made.callback(help=line)(print_help)
-    return made
+    verb_group = typer.Typer(cls=GroupedVerbs, invoke_without_command=True)
+    verb_group.callback(help=line)(print_help)
+    return verb_group
 
 
 def renamed(function: Callable[..., object], name: str, instead: str) -> Callable[..., object]:
-    """A verb as it was typed before: it says how it is typed now, and runs.
+    """Return a verb under its former name, which prints the new command and runs.
 
     Args:
-        function: The verb's own, in typer's form.
-        name: What was typed.
-        instead: What is typed instead, behind ``autotune``.
+        function: Function of the verb, in typer's form.
+        name: Former name.
+        instead: New command, without ``autotune``.
     """
 
     @wraps(function)
@@ -145,21 +145,21 @@ app.add_typer(before, name="store", hidden=True)
 
 @cache
 def command() -> Callable[..., object]:
-    """All verbs as the command that typer makes of them; their signatures are read once in a process."""
+    """Return typer's command of all verbs, built once in a process."""
     return typer.main.get_command(app)
 
 
 def run(interrupts: Interrupts) -> int:
-    """Run the command line; every expected failure becomes one line and an exit code.
+    """Run the command line; expected failures print one line and set the exit code.
 
     Args:
-        interrupts: What Ctrl-C did to this process so far.
+        interrupts: Signal handlers of this process.
     """
     try:
         interrupts.is_loading = False
         code = run_verb()
     except BaseException:
-        if not interrupts.seen:  # else it is what an import, a process or a library made of the interrupt
+        if not interrupts.seen:  # else the exception is a consequence of the interrupt
             raise
         code = INTERRUPTED
     code = interrupts.ended if code == INTERRUPTED else code
@@ -170,7 +170,7 @@ def run(interrupts: Interrupts) -> int:
 
 
 def run_verb() -> int:
-    """Run the verb that the command line names, and print the last of its results; its exit code."""
+    """Run the verb of the command line, flush its results, and return its exit code."""
     code = code_of_verb()
     try:
         sys.stdout.flush()
@@ -184,15 +184,15 @@ def run_verb() -> int:
 
 
 def code_of_verb() -> int:
-    """Run the verb that the command line names; its exit code, with results that may not be printed yet."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # else two lines where no home can be written
+    """Run the verb of the command line and return its exit code; results may still be buffered."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # suppresses warnings if the home directory is not writable
     try:
         check_folder()
         sweep(Path(tempfile.gettempdir()))
         code = command()(prog_name="autotune", standalone_mode=False)
     except typer.Exit as done:
         code = done.exit_code
-    except (SystemExit, BrokenPipeError) as ended:  # click makes the one of the other
+    except (SystemExit, BrokenPipeError) as ended:  # click turns the latter into the former
         if not has_no_reader(ended):
             raise
         end_output()
@@ -225,16 +225,16 @@ def code_of_verb() -> int:
 
 
 def has_no_reader(error: BaseException) -> bool:
-    """Whether an error is that of writing to a pipe whose reader is gone, and standard output is such a pipe."""
+    """Return whether an error is a broken pipe, and standard output is a pipe without a reader."""
     if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
         return False
     poll = select.poll()
-    poll.register(STDOUT, 0)  # what is broken is told without being asked for
+    poll.register(STDOUT, 0)  # errors are always reported
     return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
 
 
 def check_folder() -> None:
-    """Refuse to work in a folder that is gone, where every relative path would be missing.
+    """Check that the current folder exists, since relative paths depend on it.
 
     Raises:
         MachineError: The current folder was deleted.
