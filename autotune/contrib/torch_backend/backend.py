@@ -1,7 +1,7 @@
-"""The backend of Dynamo: ``torch.compile(model, backend="autotune")`` finds it by its entry point.
+"""Dynamo backend, which ``torch.compile(model, backend="autotune")`` finds by its entry point.
 
-PyTorch makes each graph functional, without the changes that it makes to what it is given and without views of that:
-those PyTorch applies itself to what our functions give.
+PyTorch functionalizes each graph, which removes mutations of inputs and views of them; PyTorch applies these itself to
+the results of the compiled functions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from autotune.contrib.torch_backend.regions import say_once
 from autotune.contrib.torch_backend.written_out import WRITTEN_OUT
 from autotune.core.errors import OptionError
 
-MOST_SIZES = 64  # that one graph is compiled for
+MOST_SIZES = 64  # maximum number of compiled sizes per graph
 WRITTEN_INPUT = "InputMutationAOTOutput"  # what PyTorch notes of a result that is an input's new value
 
 
@@ -42,12 +42,12 @@ def compile_graph(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Compile a graph of Dynamo's.
+    """Compile a Dynamo graph.
 
     Args:
         module: The graph.
-        inputs: What it is called with: parameters and buffers, and tensors and numbers of the user's.
-        mode: A mode of `torch.compile`; there is the default alone.
+        inputs: Inputs of the graph: parameters, buffers, and the user's tensors and numbers.
+        mode: Mode of `torch.compile`; only the default is supported.
         options: Options by name, those of `BackendOptions`.
 
     Raises:
@@ -65,9 +65,9 @@ def compile_graph(
 
 
 def with_tensors_of_numbers(module: GraphModule) -> GraphModule:
-    """A graph that computes with the tensors in which Dynamo gives real numbers that change from call to call.
+    """Rewrite a graph to use the tensors in which Dynamo passes varying real numbers, instead of their `item`.
 
-    It would compute with what `item` gives of them, which is no tensor, and so is in no program.
+    The result of `item` is not a tensor, so a program could not compute with it.
     """
     items = [node for node in module.graph.nodes if is_item_of_number(node)]
     if not items:
@@ -83,11 +83,11 @@ def with_tensors_of_numbers(module: GraphModule) -> GraphModule:
 
 
 def with_numbers(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
-    """A graph that computes with the real numbers that it is given in tensors as they are now.
+    """Rewrite a graph to use the present values of real numbers passed in tensors as constants.
 
     Args:
         module: The graph.
-        inputs: What it is called with.
+        inputs: Inputs of the graph.
     """
     graph, copies = Graph(), dict[Node, Node]()
     graph.output(graph.graph_copy(module.graph, copies))
@@ -100,14 +100,14 @@ def with_numbers(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
 
 
 def is_item_of_number(node: Node) -> bool:
-    """Tell whether a node of Dynamo's graph takes a number out of a tensor in which it is given."""
+    """Return whether a node of Dynamo's graph is the `item` of a tensor in which a real number is passed."""
     given = node.args[0] if node.op == "call_method" and node.target == "item" else None
     is_given = isinstance(given, Node) and given.op == "placeholder"
     return is_given and isinstance(node.meta.get("example_value"), torch.SymFloat)
 
 
 def sizes_of(value: object) -> tuple[Any, ...]:
-    """What a value has of numbers that may be open: its sizes, or itself."""
+    """Return the numbers of a value that may be symbolic: the sizes of a tensor, or a number itself."""
     return tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
 
 
@@ -117,13 +117,13 @@ def functional(
     options: BackendOptions,
     see: Callable[[GraphModule], None] | None = None,
 ) -> Callable[..., Any]:
-    """A graph of fixed sizes as a function of its inputs.
+    """Functionalize and compile a graph of static sizes, or load the cached functional graph.
 
     Args:
         module: The graph.
-        inputs: What it is called with.
+        inputs: Inputs of the graph.
         options: Options of the backend.
-        see: Called with what the graph is without changes to its inputs.
+        see: Function called with the functional graph.
     """
     key = key_of_graph(module, inputs)
     path = options.folder / f"{key}.functional" if key is not None else None
@@ -152,11 +152,11 @@ def functional(
 
 
 def as_dynamo_calls(function: GraphFunction, given: Sequence[int]) -> Callable[..., Any]:
-    """A function of a list as one of all inputs of Dynamo's graph.
+    """Adapt a function of a list of tensors to the inputs of Dynamo's graph.
 
     Args:
-        function: The function.
-        given: Number of the input for each tensor of the list.
+        function: Function of a list.
+        given: Index of the input for each tensor of the list.
     """
     return lambda *inputs: function([inputs[number] for number in given])
 
@@ -174,7 +174,7 @@ def refuse(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
 
 
 def kinds_of(graph: GraphModule, static: Sequence[bool]) -> list[str]:
-    """Of each placeholder of a functional graph: a weight, a constant, or what calls give.
+    """Classify each placeholder of a functional graph as a weight, a constant, or a varying input.
 
     Args:
         graph: The graph.
@@ -195,13 +195,13 @@ def kinds_of(graph: GraphModule, static: Sequence[bool]) -> list[str]:
 
 
 def writes_inputs(graph: GraphModule) -> bool:
-    """Tell whether PyTorch writes some results of a functional graph into its inputs."""
+    """Return whether some results of a functional graph are new values of its inputs."""
     described = graph.graph.output_node().meta.get("desc") or ()
     return any(type(each).__name__ == WRITTEN_INPUT for each in described)
 
 
 def overlap(inputs: Sequence[Any]) -> bool:
-    """Tell whether elements of two tensors may be the same: they lie between each other's ends."""
+    """Return whether the address ranges of two tensors overlap."""
     spans = sorted(
         (each.data_ptr(), each.data_ptr() + extent(each))
         for each in inputs
@@ -211,24 +211,24 @@ def overlap(inputs: Sequence[Any]) -> bool:
 
 
 def extent(tensor: torch.Tensor) -> int:
-    """Bytes from a tensor's first element to the end of its last."""
+    """Return the number of bytes from a tensor's first element to the end of its last."""
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return int(tensor.itemsize * (1 + sum(steps)))
 
 
 class FixedSizes(FakeTensorMode):  # type: ignore[misc]
-    """Tensors without elements: their sizes are those of the tensors, numbers that are read from them are open."""
+    """Fake tensor mode with static sizes; numbers read from tensors are symbolic."""
 
     def from_tensor(self, tensor: torch.Tensor, **named: Any) -> Any:  # noqa: ANN401 - as PyTorch has it
-        """A tensor without elements."""
+        """Convert a tensor to a fake tensor of static shape."""
         return super().from_tensor(tensor, **{**named, "static_shapes": True})
 
 
 class EachSize:
-    """A graph of open sizes, compiled for each that it is called with.
+    """Graph of symbolic sizes, which is compiled for each combination of sizes with which it is called.
 
-    PyTorch runs a graph that writes its inputs where these overlap: what is compiled is of inputs that do not. Real
-    numbers that an op takes as numbers alone, such as the epsilon of a fused layer, are told apart as sizes are.
+    If a graph writes its inputs and these overlap, PyTorch runs it, since compiled functions assume no overlap. Real
+    numbers that an operation only takes as numbers, such as the epsilon of a fused layer, are specialized like sizes.
 
     Args:
         module: The graph.
@@ -242,7 +242,7 @@ class EachSize:
         self._numbers: list[int] = []  # inputs that are such numbers, once an op is known to take one
 
     def __call__(self, *inputs: Any) -> Any:  # noqa: ANN401 - as PyTorch calls it
-        """Compute once."""
+        """Call the function of the inputs' sizes, which is compiled on the first call."""
         if self._writes and overlap(inputs):
             return self._module(*inputs)
         made = self._known.get(self._key(inputs)) or self._make(inputs)
@@ -251,11 +251,11 @@ class EachSize:
         return made(*(each for each in inputs if isinstance(each, torch.Tensor)))
 
     def _key(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """What tells calls apart that different functions serve."""
+        """Return the cache key of a call: sizes, and numbers that are specialized."""
         return (*map(sizes_of, inputs), *(inputs[number].item() for number in self._numbers))
 
     def _make(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
-        """The function of some sizes, which one thread makes at a time; `None` where PyTorch is to run them."""
+        """Compile the function of some sizes under a lock; return `None` if PyTorch must run them."""
         with compile_lock:
             if (known := self._known.get(self._key(inputs))) is not None:  # made by another thread
                 return known
@@ -270,7 +270,7 @@ class EachSize:
             return made
 
     def _compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
-        """The function of some sizes, of the tensors alone."""
+        """Compile the function of some sizes, with the tensors as its only inputs."""
         module = GraphModule(self._module, copied := type(self._module.graph)())
         copied.output(copied.graph_copy(self._module.graph, {}))
         placeholders = [node for node in copied.nodes if node.op == "placeholder"]
@@ -290,5 +290,5 @@ class EachSize:
             return functional(module, tensors, self._options, self._see)
 
     def _see(self, graph: GraphModule) -> None:
-        """Note whether the graph writes its inputs."""
+        """Record whether the graph writes its inputs."""
         self._writes = self._writes or writes_inputs(graph)

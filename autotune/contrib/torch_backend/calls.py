@@ -1,7 +1,7 @@
-"""Calls of a program on tensors: their addresses are written where the program reads them, and results are new tensors.
+"""Calls of a program on tensors: addresses of the tensors are written to memref descriptors; results are new tensors.
 
-A program's intermediates lie in one arena: so a call takes a context that nobody else uses, and threads that call at
-once have one each. What is made of weights, such as panels, is shared, and made again where a weight has changed.
+The intermediates of a program share one arena, so every concurrent call needs a context of its own. Values derived from
+weights, such as packed panels, are shared between contexts and recomputed when a weight has changed.
 """
 
 import ctypes
@@ -38,14 +38,14 @@ ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class OutOfBoundsError(Exception):
-    """A whole number of an input is none that the program can take; PyTorch is to say what becomes of it."""
+    """An integer of an input is out of the program's bounds; PyTorch must handle the call."""
 
 
 class MadeOf(Generic[V]):
-    """Values that are made of tensors; made again where those are others, lie elsewhere or have been written.
+    """Cache of values derived from tensors, invalidated when a tensor is replaced, moved or written.
 
     Args:
-        make: Makes a value of tensors.
+        make: Function from tensors to a value.
     """
 
     def __init__(self, make: Callable[[Sequence[torch.Tensor]], V]) -> None:
@@ -54,10 +54,10 @@ class MadeOf(Generic[V]):
         self._made: dict[tuple[int, ...], tuple[list[int], V, Any]] = {}
 
     def of(self, tensors: Sequence[torch.Tensor]) -> V:
-        """The value of tensors; PyTorch counts what writes them, but for writes past it, such as by ``.data``."""
+        """Return the value of tensors; writes are detected by PyTorch's version counter, except those by ``.data``."""
         try:
             state = [*map(ADDRESS, tensors), *map(VERSION, tensors)]
-        except RuntimeError:  # made under inference_mode: nobody counts
+        except RuntimeError:  # inference tensors have no version counter
             return self._make(tensors)
         key = tuple(map(id, tensors))
         if (known := self._made.get(key)) is not None and known[0] == state:
@@ -72,7 +72,7 @@ class MadeOf(Generic[V]):
         return value
 
     def forget_written(self, storages: Set[int]) -> None:
-        """Forget what was made of tensors that lie in storages at some addresses."""
+        """Drop values of tensors whose storages have the given addresses."""
         for key, (_, _, held) in list(self._made.items()):
             tensors = [tensor for each in held if (tensor := each()) is not None]
             if any(tensor.untyped_storage().data_ptr() in storages for tensor in tensors):
@@ -83,8 +83,8 @@ ALL_MADE = weakref.WeakSet[MadeOf[Any]]()
 
 
 def forget_fused(optimizer: torch.optim.Optimizer, *_: object) -> None:
-    """Forget what was made of parameters that an optimizer wrote in a fused step: PyTorch does not count its writes."""
-    if torch.compiler.is_compiling():  # a step in a graph, in which it is counted
+    """Drop values of parameters that a fused optimizer step wrote, which the version counter does not record."""
+    if torch.compiler.is_compiling():  # in a graph, the writes are counted
         return
     fused = [group["params"] for group in optimizer.param_groups if group.get("fused")]
     storages = {parameter.untyped_storage().data_ptr() for group in fused for parameter in group if is_dense(parameter)}
@@ -94,7 +94,7 @@ def forget_fused(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor has elements in a storage on the processor."""
+    """Return whether a tensor is a plain strided CPU tensor."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return plain and tensor.layout is torch.strided and tensor.device.type == "cpu"
 
@@ -103,7 +103,7 @@ register_optimizer_step_post_hook(forget_fused)
 
 
 class Context:
-    """A program in this process, with the descriptors that it is called with; one call at a time."""
+    """Linked program with the memref descriptors of its arguments; it serves one call at a time."""
 
     def __init__(self, kept: Kept) -> None:
         for library in runner_libraries():
@@ -120,7 +120,7 @@ class Context:
         self._packed = (ctypes.c_void_p * len(given))(*given)
 
     def run(self, addresses: list[int]) -> None:
-        """Call the program once on elements that lie at these addresses, an argument each."""
+        """Call the program once with the address of each argument's elements."""
         if addresses != self._addresses:
             for each, address, before in zip(self._descriptors, addresses, self._addresses, strict=True):
                 if address != before:
@@ -130,7 +130,7 @@ class Context:
 
 
 def descriptor(shape: Sequence[int]) -> Any:  # noqa: ANN401 - an array of ctypes
-    """A memref's descriptor: two addresses, the offset, sizes and strides of elements in row-major order."""
+    """Create a row-major memref descriptor: two addresses, offset, sizes and strides."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(range(len(shape))):
         strides[axis], step = step, step * shape[axis]
@@ -138,13 +138,13 @@ def descriptor(shape: Sequence[int]) -> Any:  # noqa: ANN401 - an array of ctype
 
 
 class RegionProgram:
-    """A region's program, which any number of threads may call.
+    """Program of a region; any number of threads may call it.
 
     Args:
         kept: The program.
-        likes: Results as PyTorch gives them, in shape, strides and element type.
+        likes: Tensors with the shape, strides and element type of PyTorch's results.
         threads: Threads that the program may use.
-        indices: Bounds of whole numbers of the region's tensors that are indices: the least, the one above the largest.
+        indices: Half-open bounds of the integers in index tensors, by number of the tensor.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class RegionProgram:
         self._kept, arguments = kept, kept.program.arguments
         most = max(1, len(physical_cores()) // threads)
         self._contexts = ContextPool(lambda: Context(kept), most)
-        self._contexts.put(self._contexts.get())  # what cannot be linked is told now
+        self._contexts.put(self._contexts.get())  # linking errors are raised now
         self._constants = {name: np.ascontiguousarray(array) for name, array in kept.constants.items()}
         self._weights = [a.number for a in arguments if a.source == "weight"]
         made = {a.number for a in arguments if a.source == "weight" and a.order}
@@ -186,13 +186,13 @@ class RegionProgram:
         self._outputs = [(n, a.number) for n, a in enumerate(arguments) if a.source == "output"]
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Compute once: new tensors of the region's results.
+        """Run the program; return the region's results as new tensors.
 
         Args:
             tensors: Inputs and weights of the region, in order.
 
         Raises:
-            OutOfBoundsError: An index is none of the tensor that it is taken from.
+            OutOfBoundsError: An index is out of bounds.
         """
         for number, low, high in self._bounded:
             whole = tensors[number]
@@ -204,7 +204,7 @@ class RegionProgram:
         copies = []
         for number, source in self._in_place:
             address = tensors[source].data_ptr()
-            if address != self._seen[number]:  # the first time, and where somebody moved the weight
+            if address != self._seen[number]:  # on the first call, or if the weight was moved
                 weight = tensors[source].contiguous()
                 if weight.data_ptr() == address:
                     self._seen[number] = address
@@ -227,11 +227,11 @@ class RegionProgram:
             self._contexts.put(context)
         for number, strides in self._strided.items():
             results[number] = in_strides(results[number], strides)
-        del made, copies  # which the program has read by now
+        del made, copies  # kept alive until the program has read them
         return results
 
     def _make(self, tensors: Sequence[torch.Tensor]) -> tuple[list[Array], list[int]]:
-        """Arrays that are made of weights, and addresses of all arguments that no call gives."""
+        """Return arrays derived from weights, and the addresses of all arguments that do not vary between calls."""
         values = dict(zip(self._sources, tensors, strict=True))
         arguments, addresses = self._kept.program.arguments, self._fixed.copy()
         arrays: list[Array] = []
@@ -247,12 +247,12 @@ class RegionProgram:
         return arrays, addresses
 
     def _panels(self, argument: KeptArgument, values: dict[int, torch.Tensor]) -> Array:
-        """A weight in panels."""
+        """Pack a weight into panels."""
         source = self._kept.program.arguments[self._kept.program.panels[argument.number].source]
         return self._in_panels(argument, arranged(source, values[source.number]))
 
     def _in_panels(self, argument: KeptArgument, values: Array) -> Array:
-        """Elements of a weight, or of a constant, in panels."""
+        """Pack the elements of a weight or constant into panels."""
         packed = self._kept.program.panels[argument.number].pack(values)
         return aligned(packed, Argument("panels", "weight", argument.shape, argument.dtype))
 
@@ -263,7 +263,7 @@ def layout_of(like: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
 
 
 def in_strides(plain: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    """The same elements in other strides; as it is where dimensions overlap that are not repeated, as windows do."""
+    """Copy a tensor to given strides; return it unchanged if dimensions overlap other than by stride 0."""
     part = plain
     for d, stride in enumerate(strides):
         part = part if stride else part.narrow(d, 0, 1)
@@ -277,7 +277,7 @@ def in_strides(plain: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
 
 
 def bounds_of(argument: KeptArgument) -> tuple[int, int] | None:
-    """Bounds of an input's whole numbers that not all numbers of its type are within."""
+    """Return the bounds of an integer input; `None` if all values of its type are allowed."""
     if argument.source != "input" or argument.accepts is None:
         return None
     held = np.iinfo(DTYPES[argument.dtype])
@@ -286,14 +286,14 @@ def bounds_of(argument: KeptArgument) -> tuple[int, int] | None:
 
 
 def arranged(argument: KeptArgument, weight: torch.Tensor) -> Array:
-    """A weight's elements as an argument has them."""
+    """Return the elements of a weight in the layout of an argument."""
     parts = weight.detach().reshape(argument.split) if argument.split else weight.detach()
     transposed = parts.permute(argument.order) if argument.order else parts
     return to_numpy(transposed.contiguous()).reshape(argument.shape)
 
 
 def aligned(array: Array, argument: Argument) -> Array:
-    """A copy that begins where vectors may be loaded at once."""
+    """Return a copy aligned for vector loads."""
     from autotune.core.host.machine import this_machine
     from autotune.core.host.pages import aligned_empty
 
@@ -303,7 +303,7 @@ def aligned(array: Array, argument: Argument) -> Array:
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """Elements of a contiguous tensor, where they lie."""
+    """Return a contiguous tensor as an array that shares its memory."""
     name = {torch.bfloat16: "bf16", torch.bool: "i8"}.get(tensor.dtype)
     if name is None:
         return np.asarray(tensor.numpy())

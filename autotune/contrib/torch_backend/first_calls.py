@@ -23,15 +23,15 @@ NOISE = 1e-6  # of the largest input: what sums that cancel are off by
 
 
 class FirstCalls:
-    """A function of a region's tensors, compared with PyTorch until a call with inputs that vary agreed.
+    """Function of a region's tensors that is compared with PyTorch until a call with varying inputs agrees.
 
     Args:
-        program: The region's program.
-        graph: The region, as PyTorch runs it.
-        given: Numbers of its tensors that calls give.
-        error: What its results may be off, of the largest of each.
-        agreed: Called once the program is known to be right.
-        refused: Called with why it is not, in words; PyTorch runs the region from then on.
+        program: Program of the region.
+        graph: Graph of the region, for PyTorch.
+        given: Indices of the varying inputs.
+        error: Allowed error, relative to the largest element of each result.
+        agreed: Function called once the program is known to be correct.
+        refused: Function called with the reason if it is not; PyTorch runs the region from then on.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FirstCalls:
         self._is_wrong = False
 
     def __call__(self, tensors: Tensors) -> Sequence[torch.Tensor]:
-        """Compute once; PyTorch's results where the program is wrong."""
+        """Run the program; return PyTorch's results if the program is wrong or an index is out of bounds."""
         if self._is_wrong:
             return self._graph(*tensors)  # type: ignore[no-any-return]
         try:
@@ -59,7 +59,7 @@ class FirstCalls:
         return self._compared(tensors, ours) if self._left else ours
 
     def _compared(self, tensors: Tensors, ours: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Results of a call, compared."""
+        """Compare the results of a call with PyTorch's, and return the ones to use."""
         theirs = self._graph(*tensors)
         if why := disagreement(self._graph, tensors, ours, theirs, self._error):
             self._is_wrong = True
@@ -74,7 +74,7 @@ class FirstCalls:
 
 
 def varies(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor of real numbers has different ones; any other may be as it is."""
+    """Return whether a tensor of real numbers has different ones; any other may be as it is."""
     if not tensor.is_floating_point() or tensor.numel() == 1:
         return True
     return bool((tensor != tensor.reshape(-1)[0]).any())
@@ -132,7 +132,7 @@ def apart(result: torch.Tensor, reference: torch.Tensor) -> float:
 
 
 def same(values: torch.Tensor, others: torch.Tensor) -> bool:
-    """Tell whether NaN and infinities are the same ones."""
+    """Return whether NaN and infinities are the same ones."""
     return bool(torch.equal(values.nan_to_num(), others.nan_to_num()) and torch.equal(values.isnan(), others.isnan()))
 
 

@@ -45,12 +45,12 @@ def compile(program: "ExportedProgram", **options: Any) -> Callable[..., Any]:  
 
 
 def misfit(program: "ExportedProgram", arguments: Sequence[Any], named: Mapping[str, Any]) -> str | None:
-    """What keeps a program from being called with some arguments, a sentence; `None` where nothing does that is known.
+    """Return a sentence on why arguments do not fit an exported program; `None` if no reason is known.
 
     Args:
         program: The program.
         arguments: Arguments in order.
-        named: The same by name.
+        named: Keyword arguments.
     """
     values, tree = tree_flatten((tuple(arguments), dict(named)))
     if program.call_spec.in_spec is not None and tree != program.call_spec.in_spec:
@@ -71,12 +71,12 @@ def misfit(program: "ExportedProgram", arguments: Sequence[Any], named: Mapping[
 
 
 def plain(dtype: torch.dtype) -> str:
-    """Name of an element type."""
+    """Return the name of an element type."""
     return str(dtype).removeprefix("torch.")
 
 
 def range_of(program: "ExportedProgram", size: Any) -> tuple[int, int]:  # noqa: ANN401 - of PyTorch
-    """Least and largest that a size may be."""
+    """Return the minimum and maximum of a size."""
     if not isinstance(size, torch.SymInt):
         return int(size), int(size)
     known = program.range_constraints.get(size.node.expr)
@@ -84,7 +84,7 @@ def range_of(program: "ExportedProgram", size: Any) -> tuple[int, int]:  # noqa:
 
 
 def differs(program: "ExportedProgram") -> Callable[[Any, int], bool]:
-    """Tells whether a size is none that a program takes."""
+    """Return a predicate that tells whether a size is outside the range of an exported size."""
 
     def tell(wanted: Any, size: int) -> bool:  # noqa: ANN401 - of PyTorch
         low, high = range_of(program, wanted)
@@ -94,6 +94,6 @@ def differs(program: "ExportedProgram") -> Callable[[Any, int], bool]:
 
 
 def shape_of(program: "ExportedProgram", tensor: torch.Tensor) -> str:
-    """The shape that a program takes, with ranges of open sizes."""
+    """Format the shape that a program accepts, with ranges of dynamic sizes."""
     ranges = [range_of(program, size) for size in tensor.shape]
     return f"[{', '.join(str(low) if low == high else f'{low}..{high}' for low, high in ranges)}]"

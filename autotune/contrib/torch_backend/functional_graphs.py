@@ -94,7 +94,7 @@ def hash_of(text: str) -> str:
 
 
 def same(one: FunctionalGraph, other: FunctionalGraph) -> bool:
-    """Tell whether two graphs compute the same of the same."""
+    """Return whether two graphs compute the same of the same."""
     texts = [GraphRegion(each.module.graph, each.kinds).text() for each in (one, other)]
     return texts[0] == texts[1] and one.given == other.given
 

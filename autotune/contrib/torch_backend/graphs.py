@@ -1,4 +1,4 @@
-"""Functions of graphs: what a graph of aten ops becomes, prepared by the first call, whose tensors are real."""
+"""Functions that execute graphs of aten operations; the first call, which has real tensors, compiles them."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +35,11 @@ MOST_TURNS = 16  # of taking ops out that the importer refuses
 
 
 class GraphFunction:
-    """A graph as PyTorch calls it: a list of tensors in, which it empties, a list of results out.
+    """Graph in PyTorch's boxed calling convention: takes a list of tensors, which it clears, and returns a list.
 
     Args:
-        module: The graph, functional.
-        kinds: ``"weight"``, ``"constant"``, or ``""`` for what calls give, a word each placeholder.
+        module: Functional graph.
+        kinds: Kind of each placeholder: ``"weight"``, ``"constant"``, or ``""`` for a varying input.
         options: Options of the backend.
     """
 
@@ -164,7 +164,7 @@ def prepare(whole: Graph, kinds: Sequence[str], tensors: Tensors, options: Backe
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Tell whether programs can read a tensor: dense, on the processor, no subclass with a meaning of its own."""
+    """Return whether programs can read a tensor: dense, on the processor, no subclass with a meaning of its own."""
     return is_dense(tensor) and not tensor.is_neg()
 
 

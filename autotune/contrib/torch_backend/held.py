@@ -1,11 +1,11 @@
-"""What a graph computes of weights alone: taken out of it, so that calls find it computed.
+"""Hoisting of computations that depend on weights only, so that calls use cached values.
 
-Views of weights stay where they are: programs read weights as they lie. So do ops of constants alone, which the
-importer computes once: whole numbers and truth values do not change from call to call; what they become is in the
-text. A result is computed anew in each call, since who called may write it.
+Views of weights are not hoisted, because programs read weights in place. Operations on constants only are not hoisted
+either; the importer folds them into the program. A graph result is computed in each call, since the caller may write
+it.
 
-A weight of which the importer makes others, such as the kernel of a transposed convolution, is a constant: its elements
-are in the program, so that it is known by them, and made anew where they change.
+A weight that the importer transforms, such as the kernel of a transposed convolution, is treated as a constant: its
+elements are part of the program and of its key, and the program is made again when they change.
 """
 
 import operator
@@ -38,13 +38,13 @@ TRANSPOSED = 6  # its position among the arguments of a convolution
 
 @dataclass(frozen=True, eq=False)
 class HeldApart:
-    """A graph without what weights alone decide.
+    """Graph without the computations that depend on weights only.
 
     Attributes:
-        graph: The rest: its placeholders are those of the whole, then values of `held`.
-        kinds: ``"weight"``, ``"constant"``, or ``""`` for what is given, a word each placeholder.
-        held: Computes those values of the weights at `sources`; `None` where there are none.
-        sources: Placeholders of the whole that it reads.
+        graph: Remaining graph; its placeholders are those of the original, then the results of `held`.
+        kinds: Kind of each placeholder: ``"weight"``, ``"constant"``, or ``""`` for a varying input.
+        held: Module that computes the hoisted values from the weights at `sources`; `None` if there are none.
+        sources: Indices of the placeholders that `held` reads.
     """
 
     graph: Graph
@@ -54,12 +54,12 @@ class HeldApart:
 
 
 def is_random(node: Node) -> bool:
-    """Tell whether an op draws: each call gives another result."""
+    """Return whether an operation is random."""
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def remade(graph: Graph) -> set[Node]:
-    """Nodes of which the importer makes other weights, where they are weights: what transposed convolutions read.
+    """Return the nodes that the importer transforms if they are weights: operands of transposed convolutions.
 
     `payload.importers.pt2_phases` writes these as dense ones, by other kernels and biases.
     """
@@ -69,10 +69,10 @@ def remade(graph: Graph) -> set[Node]:
 
 
 def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
-    """Take what weights alone decide out of a graph.
+    """Split the computations that depend on weights only off a graph.
 
     Args:
-        whole: Graph of a functional program; it is not changed.
+        whole: Functional graph; it is not changed.
         kinds: Kinds of its placeholders, as in `HeldApart`.
     """
     graph = Graph()
@@ -96,7 +96,7 @@ def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
 
 
 def weights_under(graph: Graph, kinds: dict[Node, str]) -> set[Node]:
-    """Nodes that depend on weights, and on nothing that calls give."""
+    """Return the nodes that depend on weights and on no varying input."""
     free, found = set[Node](), set[Node]()
     for node in graph.nodes:
         if node.op == "placeholder":
@@ -109,7 +109,7 @@ def weights_under(graph: Graph, kinds: dict[Node, str]) -> set[Node]:
 
 
 def given_out(graph: Graph) -> set[Node]:
-    """Ops whose elements are those of a result: what gives the result, and what it is a view of."""
+    """Return the operations whose results may share elements with a result of the graph."""
     found, stack = set[Node](), list(graph.output_node().all_input_nodes)
     while stack:
         node = stack.pop()
@@ -120,7 +120,7 @@ def given_out(graph: Graph) -> set[Node]:
 
 
 def gives_elements_on(node: Node) -> bool:
-    """Tell whether what an op gives may be the elements that it reads, and no copy."""
+    """Return whether the result of an operation may alias its operands."""
     if node.target in VIEWS or node.target is operator.getitem:
         return True
     schema = getattr(node.target, "_schema", None)
@@ -128,7 +128,7 @@ def gives_elements_on(node: Node) -> bool:
 
 
 def is_taken(node: Node, held: set[Node]) -> bool:
-    """Tell whether a value is one that the rest of the graph reads, and no view of a weight."""
+    """Return whether a value is to be hoisted: the remaining graph uses it, and it is not a view of a weight."""
     if node.op != "call_function" or node not in held or all(user in held for user in node.users):
         return False
     if not isinstance(node.meta.get("val"), torch.Tensor) or not any(each in held for each in node.all_input_nodes):
@@ -137,14 +137,14 @@ def is_taken(node: Node, held: set[Node]) -> bool:
 
 
 def is_view(node: Node) -> bool:
-    """Tell whether a value is a weight as it lies, or a view of one."""
+    """Return whether a value is a placeholder or a view of one."""
     while node.op == "call_function" and (node.target in VIEWS or node.target is operator.getitem):
         node = node.all_input_nodes[0]
     return bool(node.op == "placeholder")
 
 
 def extract(graph: Graph, wanted: Sequence[Node], placeholders: Sequence[Node]) -> tuple[GraphModule, tuple[int, ...]]:
-    """A module that computes some nodes, and the placeholders that it reads."""
+    """Return a module that computes some nodes, and the indices of the placeholders that it reads."""
     needed, stack = set[Node](), list(wanted)
     while stack:
         node = stack.pop()

@@ -55,25 +55,25 @@ def leave_doubtful(graph: Graph, kinds: Sequence[str], tensors: Sequence[torch.T
 
 
 def bounds_in(graph: Graph, constants: Mapping[Node, torch.Tensor | None]) -> dict[int, Bounds]:
-    """Bounds that the whole numbers of a graph's placeholders must be inside of, by their numbers.
+    """Return the bounds to check at run time for placeholders that hold indices, by number of the placeholder.
 
     Args:
         graph: The graph.
         constants: Placeholders whose elements are known.
     """
-    ranges, found = ranges_in(graph, constants), dict[int, Bounds]()
+    ranges, unchecked = ranges_in(graph, constants), dict[int, Bounds]()
     numbers = {node: number for number, node in enumerate(each for each in graph.nodes if each.op == "placeholder")}
     for node in graph.nodes:
         for index, bounds in indices_of(node):
             number = numbers.get(moved_from(index))
             if number is not None and bounds is not None and not is_within(ranges.get(index), bounds):
-                low, high = found.get(number, bounds)
-                found[number] = max(low, bounds[0]), min(high, bounds[1])
-    return found
+                low, high = unchecked.get(number, bounds)
+                unchecked[number] = max(low, bounds[0]), min(high, bounds[1])
+    return unchecked
 
 
 def is_within(values: Bounds | None, bounds: Bounds) -> bool:
-    """Tell whether numbers of a range are surely within bounds."""
+    """Return whether numbers of a range are surely within bounds."""
     return values is not None and bounds[0] <= values[0] and values[1] <= bounds[1]
 
 
@@ -154,7 +154,7 @@ def source_of(node: Node) -> Node | None:
 
 
 def is_whole(value: torch.Tensor) -> bool:
-    """Tell whether elements are whole numbers with a sign, or truth values."""
+    """Return whether elements are whole numbers with a sign, or truth values."""
     return value.dtype in (torch.bool, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -177,7 +177,7 @@ def computed_range(graph: Graph, node: Node, constants: Mapping[Node, torch.Tens
 
 
 def range_of_elements(value: torch.Tensor) -> Bounds | None:
-    """Range of a tensor's whole numbers; `None` where it has none."""
+    """Return the range of a tensor's integers; `None` if it has none."""
     if not isinstance(value, torch.Tensor) or not is_whole(value) or not value.numel():
         return None
     least, most = torch.aminmax(value.view(torch.int8) if value.dtype is torch.bool else value)
@@ -185,7 +185,7 @@ def range_of_elements(value: torch.Tensor) -> Bounds | None:
 
 
 def ranges_in(graph: Graph, constants: Mapping[Node, torch.Tensor | None]) -> dict[Node, Bounds]:
-    """Ranges of the whole numbers that nodes of a graph give: those of their types where nothing more is known."""
+    """Return the ranges of the integers that nodes of a graph compute; by default those of their types."""
     found = dict[Node, Bounds]()
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -199,13 +199,13 @@ def ranges_in(graph: Graph, constants: Mapping[Node, torch.Tensor | None]) -> di
 
 
 def limits(dtype: torch.dtype) -> Bounds:
-    """Whole numbers that a type holds."""
+    """Return the range of integers of a type."""
     held = torch.iinfo(dtype)
     return held.min, held.max + 1
 
 
 def range_of(node: Node, ranges: Mapping[Node, Bounds]) -> Bounds | None:
-    """Range of what a node gives, by ranges of what it reads; `None` where nothing is known."""
+    """Return the range of a node's result from the ranges of its operands; `None` if it is unknown."""
     if (source := source_of(node)) is not None:
         return ranges.get(source)
     name = name_of(node)
@@ -221,7 +221,7 @@ def range_of(node: Node, ranges: Mapping[Node, Bounds]) -> Bounds | None:
 
 
 class UnknownRangeError(Exception):
-    """A value is none that has a range of whole numbers."""
+    """A value has no range of integers."""
 
 
 def as_range(value: object, ranges: Mapping[Node, Bounds]) -> Bounds:

@@ -1,10 +1,10 @@
-"""Kept programs: object code on disk, with how it is called, by the key of what it computes; read as data, no pickle.
+"""Disk cache of programs: object code and a description of its arguments, by key; read as plain data, not pickle.
 
     store/KEY/program.json, program.o, constants.safetensors      store/KEY.json: ops of a graph that PyTorch runs
     store/KEY/checked: its results were PyTorch's                 store/KEY.refused: why a region is no program
     store/KEY.SEARCHED.ERROR.refused: why the program of a search and an error is not used
 
-Whatever is damaged, of another format or of another machine counts as not there: it is compiled anew.
+Entries that are damaged, of another format or of another machine are ignored and compiled again.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class KeptArgument:
 
 @dataclass(frozen=True)
 class KeptProgram:
-    """How object code is called.
+    """Description of the calling convention of object code.
 
     Attributes:
         arguments: Arguments of the entry, in order.
@@ -82,7 +82,7 @@ class KeptProgram:
     format: int = FORMAT
 
     def broken_constraint(self) -> str | None:
-        """What no program may say, as a sentence; `None` where it says nothing of the kind."""
+        """Return a sentence on the first violated constraint; `None` if all hold."""
         if self.format != FORMAT:
             return f"format must be {FORMAT}, got {self.format}"
         if any(a.dtype not in DTYPES or any(size < 1 for size in a.shape) for a in self.arguments):
@@ -97,14 +97,14 @@ class KeptProgram:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A program as it is kept.
+    """Cached program.
 
     Attributes:
-        folder: Folder that it is kept in.
-        program: How it is called.
+        folder: Folder of its files.
+        program: Description of its calling convention.
         code: The object file.
         constants: Values of its constants, by name; of bf16 the bits.
-        is_checked: Whether it is known to give what PyTorch gives.
+        is_checked: Whether its results are known to agree with PyTorch's.
     """
 
     folder: Path
@@ -115,7 +115,7 @@ class Kept:
 
 
 def read_kept(folder: Path) -> Kept | None:
-    """The program in a folder, if it was kept whole."""
+    """Read the program in a folder; return `None` if it is missing or incomplete."""
     from safetensors.numpy import load  # heavy
 
     with suppress(OSError, ValidationError, ValueError, KeyError):
@@ -138,7 +138,7 @@ def keep(
     searched: int = 0,
     error: float = 0.0,
 ) -> Kept:
-    """A program, kept in a folder if that can be written."""
+    """Store a program in a folder, if that is writable, and return it."""
     from safetensors.numpy import save  # heavy
 
     from autotune.store.bundle import replace_folder  # heavy: whatever reads bundles
@@ -156,12 +156,12 @@ def keep(
 
 
 def keep_checked(kept: Kept) -> None:
-    """Record that a program gives what PyTorch gives: no process needs to ask again."""
+    """Record that the results of a program agree with PyTorch's, so that no process checks again."""
     keep_text(kept.folder / CHECKED, "")
 
 
 def keep_wrong(kept: Kept, why: str) -> None:
-    """Record that a program does not give what PyTorch gives, and keep it no longer."""
+    """Record that the results of a program differ from PyTorch's, and delete it."""
     program = kept.program
     keep_refusal(wrong_of(kept.folder, program.searched, program.error), why)
     with suppress(OSError):
@@ -202,7 +202,7 @@ def keep_uncovered(path: Path, ops: frozenset[str]) -> None:
 
 
 def read_refusal(path: Path) -> str:
-    """Why a region is no program, in one line; empty where nothing is recorded."""
+    """Read why a region cannot be a program, as one line; empty if nothing is recorded."""
     with suppress(OSError, UnicodeDecodeError):
         return " ".join(read_file(path, MOST_REFUSAL).decode().split())
     return ""

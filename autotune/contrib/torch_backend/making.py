@@ -1,6 +1,6 @@
-"""From a region of a graph to its program: exported, imported in a process of its own, scheduled, compiled, kept.
+"""Compilation of a region of a graph: export, import in a separate process, scheduling, code generation, caching.
 
-Imported when a program is made, and not where all are kept: what it imports takes longer than to load a kept one.
+This module is only imported to compile a program, since importing it takes longer than loading a cached program.
 """
 
 import re
@@ -55,7 +55,7 @@ RANK = {"weight": 0, "constant": 1, "": 2}  # parameters, buffers, then inputs, 
 def make_program(
     region: GraphRegion, tensors: Sequence[torch.Tensor | None], options: BackendOptions, key: str
 ) -> Kept:
-    """Make the program of a region, and keep it under its key; arguments and errors are those of `program_of`."""
+    """Compile the program of a region and cache it under its key; arguments and errors are those of `program_of`."""
     program = to_exported(region, tensors)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = options.folder / f"{key}-search" if options.trials else Path(scratch)
@@ -78,7 +78,7 @@ def import_region(source: Path, folder: Path) -> None:
     """Import the file of a region into a folder.
 
     Raises:
-        PayloadError: The region cannot be imported; the error is the same in every process, and names no such file.
+        PayloadError: The region cannot be imported; the message does not name the temporary file.
     """
     try:
         import_model(str(source), folder)
@@ -87,10 +87,10 @@ def import_region(source: Path, folder: Path) -> None:
 
 
 def check_room(folder: Path, program: ExportedProgram) -> None:
-    """Refuse a folder that a program does not fit in: PyTorch ends the process where it cannot write all of one.
+    """Check that a folder has space for a program, since PyTorch aborts the process if it cannot write all of it.
 
     Raises:
-        OptionError: There is not enough room.
+        OptionError: There is not enough space.
     """
     needed = MORE_ROOM + sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict.values())
     if (free := shutil.disk_usage(folder).free) < needed:
@@ -101,7 +101,7 @@ def check_room(folder: Path, program: ExportedProgram) -> None:
 
 
 def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key: str) -> Kept:
-    """Compile what was imported into a folder, after a search if one is asked for, and keep it.
+    """Compile an imported region, after a search if the options request trials, and cache it.
 
     Raises:
         AutotuneError: The program does not compile, or the search fails.
@@ -136,11 +136,11 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
 def arguments_of(
     region: GraphRegion, payload: Payload, model: ImportedModel, program: CompiledProgram
 ) -> tuple[list[KeptArgument], dict[str, Array]]:
-    """What a program is given, in order, and values of constants, by name.
+    """Return the arguments of a program in order, and the values of constants by name.
 
     Raises:
-        RefusedModelError: The payload gives other results than the region, or holds what was made of a weight: that
-            would stay when the weight changes, and be another model's.
+        RefusedModelError: The payload has other results than the region, or holds a value derived from a weight, which
+            would be stale when the weight changes.
     """
     inputs = iter([number for number, held in enumerate(region.held) if not held])
     weights = [number for number, held in enumerate(region.held) if held == "weight"]
@@ -169,10 +169,10 @@ def arguments_of(
 
 
 def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
-    """Refuse a program that reads or writes other element types, or another number of elements, than PyTorch has.
+    """Check that the arguments of a program have the same sizes in bytes as PyTorch's tensors.
 
     Raises:
-        RefusedModelError: An argument is such.
+        RefusedModelError: An argument has another size.
     """
     tensors: Mapping[str, Sequence[torch.Tensor]] = {
         "output": region.results,
@@ -190,11 +190,11 @@ def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
 
 
 def to_exported(region: GraphRegion, tensors: Sequence[torch.Tensor | None]) -> ExportedProgram:
-    """A region as an exported program: weights are its parameters ``w0, w1, ..``, constants its buffers.
+    """Convert a region to an exported program with weights as parameters ``w0, w1, ..`` and constants as buffers.
 
     Args:
         region: The region.
-        tensors: A tensor for each of its placeholders; `None` for those that calls give.
+        tensors: Tensor of each placeholder; `None` for varying inputs.
     """
     graph, copies, specs = Graph(), {}, []
     mode = FakeTensorMode()  # of its own: Dynamo's knows guards on the user's names
@@ -240,7 +240,7 @@ def to_exported(region: GraphRegion, tensors: Sequence[torch.Tensor | None]) -> 
 
 
 def example_of(node: Node, tensor: torch.Tensor | None) -> torch.Tensor:
-    """An input of a program's example: whole numbers as they are given, where they are known; else zeros."""
+    """Return an example input of a program: given integers if they are known, else zeros."""
     value = node.meta["val"]
     if tensor is not None and not value.is_floating_point():
         return tensor.clone()
@@ -248,7 +248,7 @@ def example_of(node: Node, tensor: torch.Tensor | None) -> torch.Tensor:
 
 
 def like(mode: FakeTensorMode, value: Any) -> Any:  # noqa: ANN401 - what a node gives
-    """A tensor without elements, of the same sizes, strides and element type; what is no tensor as it is."""
+    """Convert a tensor to a fake tensor of the same sizes, strides and element type; keep other values."""
     if not isinstance(value, torch.Tensor):
         return value
     with mode:

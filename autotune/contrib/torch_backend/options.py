@@ -1,4 +1,4 @@
-"""What may be asked of the backend: the ``options`` of `torch.compile`."""
+"""Options of the backend: the ``options`` of `torch.compile`."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""A graph in pieces: regions that become programs, and between them what PyTorch runs."""
+"""Partition of a graph into regions that become programs and operations between them that PyTorch runs."""
 
 import operator
 import re
@@ -18,7 +18,7 @@ from autotune.contrib.torch_backend.indices import LEFT
 from autotune.core.errors import AutotuneError
 
 NAMED = re.compile(r"node \S+ \((aten\.[\w.]+|prims\.[\w.]+)\)|(?:torch\.)(aten\.[\w.]+|prims\.[\w.]+)")
-LEAST_OPS = 2  # that compute, in a region between ops of PyTorch's
+LEAST_OPS = 2  # least number of computing operations in a region between others
 DTYPES = frozenset({*TORCH_DTYPES.values(), torch.bool} - {torch.float64})
 NAMESPACES = ("aten", "prims")  # of PyTorch's own ops
 OPEN = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -26,11 +26,11 @@ SAID = set[str]()
 
 
 class BackendWarning(UserWarning):
-    """Something runs as PyTorch runs it, or is compiled more than once."""
+    """Warning that PyTorch runs a part of a graph, or that a graph is compiled more than once."""
 
 
 def say_once(sentence: str) -> None:
-    """Warn in one line, once a process."""
+    """Emit a one-line warning once per process."""
     if sentence not in SAID:
         SAID.add(sentence)
         warnings.warn(sentence, BackendWarning, stacklevel=2)
@@ -43,11 +43,11 @@ def say_replaced(graph: Graph, why: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class GraphRegion:
-    """A graph of aten ops that becomes one program.
+    """Graph of aten operations that becomes one program.
 
     Attributes:
-        graph: The graph: placeholders, calls of ops, and one output of a tuple.
-        held: ``"weight"``, ``"constant"``, or ``""`` for what is given, a word each placeholder.
+        graph: Graph of placeholders, calls of operations, and one output that is a tuple.
+        held: Kind of each placeholder: ``"weight"``, ``"constant"``, or ``""`` for a varying input.
     """
 
     graph: Graph
@@ -55,16 +55,16 @@ class GraphRegion:
 
     @property
     def placeholders(self) -> list[Node]:
-        """Its placeholders, in order."""
+        """Placeholders of the graph, in order."""
         return [node for node in self.graph.nodes if node.op == "placeholder"]
 
     @property
     def results(self) -> list[torch.Tensor]:
-        """What it gives, as tensors without elements."""
+        """Results of the graph, as fake tensors."""
         return [node.meta["val"] for node in self.graph.output_node().args[0]]
 
     def text(self) -> str:
-        """What it computes, as text that is the same in every process."""
+        """Return the graph as text that is the same in every process."""
         lines = []
         for node in self.graph.nodes:
             value = node.meta.get("val")
@@ -74,10 +74,12 @@ class GraphRegion:
 
 
 def allowed_error(asked: float | None, results: Iterable[torch.Tensor]) -> float:
-    """What results may be off, of the largest of each: as is asked, else a step of theirs where floats have 16 bits.
+    """Return the allowed error, relative to the largest element of each result.
+
+    By default it is the machine epsilon of 16-bit float results, and 0 for others.
 
     Args:
-        asked: The option `error`; `None` where nobody says.
+        asked: Option `error`; `None` for the default.
         results: The results, with or without elements.
     """
     if asked is not None:
@@ -98,7 +100,7 @@ class Coverage(OperatorSupportBase):  # type: ignore[misc]
         self._uncovered, self._views = uncovered, views
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        """Tell whether the importer may cover a node: an op of PyTorch's that changes nothing and draws nothing."""
+        """Return whether the importer may cover a node: an op of PyTorch's that changes nothing and draws nothing."""
         if node.op != "call_function":
             return False
         if is_item(node):
@@ -109,7 +111,7 @@ class Coverage(OperatorSupportBase):  # type: ignore[misc]
 
 
 def why_not(node: Node) -> str:
-    """Why an op is in no region, whatever the importer says; empty where it may be in one."""
+    """Return why an operation cannot be in a region, regardless of the importer; empty if it can."""
     op = node.target
     if not is_own_op(op):
         return "it is no op of PyTorch's own"
@@ -123,7 +125,7 @@ def why_not(node: Node) -> str:
 
 
 def is_own_op(function: object) -> bool:
-    """Tell whether a function is an op of PyTorch's own, in one of its forms."""
+    """Return whether a function is an op of PyTorch's own, in one of its forms."""
     return isinstance(function, torch._ops.OpOverload) and function.namespace in NAMESPACES
 
 
@@ -152,12 +154,12 @@ def values_of(node: Node) -> list[torch.Tensor]:
 
 
 def is_item(node: Node) -> bool:
-    """Tell whether a node is one of the results of another."""
+    """Return whether a node is one of the results of another."""
     return node.target is operator.getitem
 
 
 def supported(graph: Graph, uncovered: frozenset[str]) -> bool:
-    """Tell whether a whole graph may become one program."""
+    """Return whether a whole graph may become one program."""
     coverage = Coverage(uncovered, shared_views(graph))
     calls = [node for node in graph.nodes if node.op == "call_function"]
     results = graph.output_node().args[0]
@@ -179,14 +181,14 @@ def shared_views(graph: Graph) -> frozenset[str]:
 
 
 def refused_ops(error: AutotuneError, graph: Graph) -> frozenset[str]:
-    """The ops of a graph that an error names."""
+    """Return the operations of a graph that an error message names."""
     names = {name for found in NAMED.finditer(str(error)) for name in found.groups() if name}
     targets = {str(node.target) for node in graph.nodes if node.op == "call_function"}
     return frozenset(target for target in targets if any(target == n or target.startswith(f"{n}.") for n in names))
 
 
 def partition(graph: Graph, uncovered: frozenset[str]) -> GraphModule:
-    """A graph as a module of regions, each a call of a module, and the ops between them."""
+    """Partition a graph into a module of regions, each a call of a submodule, and the operations between them."""
     copied = Graph()
     copied.output(copied.graph_copy(graph, {}))
     module, coverage = GraphModule(torch.nn.Module(), copied), Coverage(uncovered, shared_views(copied))
@@ -196,5 +198,5 @@ def partition(graph: Graph, uncovered: frozenset[str]) -> GraphModule:
 
 
 def computes(node: Node) -> bool:
-    """Tell whether a node computes something, and is no view."""
+    """Return whether a node computes something, and is no view."""
     return node.op == "call_function" and node.target not in VIEWS and not is_item(node)
