@@ -1,1 +1,1 @@
-"""What can be known of a program before it runs: operations and bytes, fusion, values, the arena, caches."""
+"""Static analyses of a program: operations and bytes, fusion, values, the arena, caches."""

@@ -1,1 +1,1 @@
-"""Sweeps on many machines: a team of slots behind a Dask scheduler, `lab join`, and what a cluster is made of."""
+"""Sweeps on many machines: a team of slots behind a Dask scheduler, `lab join`, and diagnosis of a cluster."""

@@ -1,1 +1,1 @@
-"""Payload files in a dialect of content: read by MLIR with the dialect's IRDL loaded, and in a short form."""
+"""Payload files in a registered dialect, parsed by MLIR with the dialect's IRDL, in generic or short form."""

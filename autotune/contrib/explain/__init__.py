@@ -1,1 +1,1 @@
-"""What each technique is worth to a bundle: `autotune explain`, and `report --explain`."""
+"""Ablation study of a bundle's winner: `autotune explain`, and `report --explain`."""

@@ -1,1 +1,1 @@
-"""Families as parametric scripts: what a family writes for a task, with its knobs open, to be edited and tuned."""
+"""Parametric scripts of families: the script for a task with its knobs as parameters, to be edited and tuned."""

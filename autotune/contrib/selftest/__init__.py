@@ -1,1 +1,1 @@
-"""`autotune doctor --self`: the tuner is crashed, killed and timed, and its promises are held against what it does."""
+"""`autotune doctor --self`: check the tuner's guarantees by crashing, killing and timing it."""

@@ -1,1 +1,1 @@
-"""Other machines: programs are compiled for them, verified under an emulator, chosen by models; nothing is measured."""
+"""Cross compilation for other machines: model-based choice of schedules, and verification under an emulator."""
