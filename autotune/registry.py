@@ -376,8 +376,8 @@ def load_family_file(path: Path, name: str) -> Family:
     family = getattr(module, name, None)
     missing = [method for method in METHODS if not hasattr(family, method)]
     if missing:
-        said = "holds none" if family is None else f"lacks {', '.join(missing)}"
-        raise ScheduleError(f"{path}:{name} must be a family of schedules, it {said}; see at.Family")
+        problem = "holds none" if family is None else f"lacks {', '.join(missing)}"
+        raise ScheduleError(f"{path}:{name} must be a family of schedules, it {problem}; see at.Family")
     return GuardedFamily(cast(Family, family))
 
 

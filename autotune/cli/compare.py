@@ -48,12 +48,12 @@ def compare(
     with ProgressLine() as line:
         read, *others = read_payloads([payload, *(beside or [])], line)
     with ProgressLine(is_spoken=True) as line:
-        found = compare(read, home() / "bundles", options, line, bundle=bundle, beside=others)
+        comparison = compare(read, home() / "bundles", options, line, bundle=bundle, beside=others)
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(comparison.to_json()))
     else:
-        show_comparison(found)
-    if not found.is_right:
+        show_comparison(comparison)
+    if not comparison.is_right:
         raise typer.Exit(1)
 
 

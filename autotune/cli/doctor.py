@@ -33,15 +33,15 @@ def doctor(
 
     if noise:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
-    found = examine(MANY_PAIRS if noise else A_A_PAIRS, threads)
+    diagnosis = examine(MANY_PAIRS if noise else A_A_PAIRS, threads)
     if noise:
-        path = write_floor(home(), found.machine, found.noise_floor, MANY_PAIRS)
-        complain(f"noise floor {found.noise_floor:.2%} kept in {path}")
+        path = write_floor(home(), diagnosis.machine, diagnosis.noise_floor, MANY_PAIRS)
+        complain(f"noise floor {diagnosis.noise_floor:.2%} kept in {path}")
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(diagnosis.to_json()))
     else:
-        show_diagnosis(found)
-    if found.missing:
+        show_diagnosis(diagnosis)
+    if diagnosis.missing:
         raise typer.Exit(1)
 
 

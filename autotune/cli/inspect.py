@@ -108,8 +108,8 @@ def show_searches(location: str, payload: str | None, against: str | None, *, as
     if against is None:
         show_reasons(location, payload, as_json=as_json)
         return
-    found = compare_sweeps(location, against, payload)
-    typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
+    comparison = compare_sweeps(location, against, payload)
+    typer.echo(json.dumps(comparison.to_json())) if as_json else show_versus(comparison)
 
 
 def show_store(overview: "Overview", *, full: bool, as_json: bool) -> None:

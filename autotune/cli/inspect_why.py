@@ -17,12 +17,12 @@ REFUSALS = {"constraint": "violated a constraint", "duplicate": "had been asked 
 
 def show_reasons(location: str, payload: str | None, *, as_json: bool) -> None:
     """Print the trials of every search, each with the sampler that proposed it and the predicted time."""
-    found = read_reasons(location, payload)
+    searches = read_reasons(location, payload)
     if as_json:
-        typer.echo(json.dumps([each.to_json() for each in found]))
+        typer.echo(json.dumps([each.to_json() for each in searches]))
         return
     console = out()
-    for search in found:
+    for search in searches:
         rows = tuple(row_of(trial) for trial in search.trials)
         show_table(console, Table(f"{search.payload}: {search.task}", COLUMNS, rows, "not as in the best before"))
         for sentence in sentences_of(search):

@@ -31,10 +31,10 @@ def list_names(
 
     shown = chosen(listings(complain), names or ())
     if as_json:
-        told = {
+        listed = {
             kind: {n: p if isinstance(p, str) else p.value for n, p in each.items()} for kind, each in shown.items()
         }
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(listed))
         return
     width = out().width
     for kind, each in shown.items():
@@ -59,11 +59,11 @@ def chosen(shown: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Mapp
             raise typer.BadParameter(f"NAME must be a kind ({', '.join(shown)}) or in one of them, got {name!r}")
     if not names:
         return shown
-    found = {
+    selected = {
         kind: dict(each) if kind in names else {member: what for member, what in each.items() if member in names}
         for kind, each in shown.items()
     }
-    return {kind: each for kind, each in found.items() if each}
+    return {kind: each for kind, each in selected.items() if each}
 
 
 def description(point: EntryPoint) -> str:
@@ -83,8 +83,8 @@ def description(point: EntryPoint) -> str:
 def parameters(point: EntryPoint) -> list[str]:
     """Return the parameters of a payload with their defaults as one line; no line if it declares none."""
     try:
-        given = point.load().parameters
+        declared = point.load().parameters
     except Exception:
         return []
-    known = given if isinstance(given, Mapping) else {}
+    known = declared if isinstance(declared, Mapping) else {}
     return [" ".join(f"{name}={default}" for name, default in known.items())] if known else []

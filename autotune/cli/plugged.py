@@ -57,9 +57,9 @@ def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arg
         BadParameter: Such an option is given.
     """
     others = [each for option in options for each in option.parameters if each not in taker.parameters]
-    given = [flag_of(each) for each in others if arguments[each.name] != each.default]
-    if given:
-        raise typer.BadParameter(f"{given[0]} runs something else than the other options ask for; drop one of them")
+    flags = [flag_of(each) for each in others if arguments[each.name] != each.default]
+    if flags:
+        raise typer.BadParameter(f"{flags[0]} runs something else than the other options ask for; drop one of them")
 
 
 def flag_of(parameter: inspect.Parameter) -> str:

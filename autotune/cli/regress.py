@@ -51,21 +51,21 @@ def regress(
 
     options = options_given(RegressOptions, REGRESS_OPTIONS, words)
     with ProgressLine() as line:
-        found = regress(bundles or bundles_in(home() / "bundles"), options, line)
-    told = [finding.to_json() for finding in found]
+        findings = regress(bundles or bundles_in(home() / "bundles"), options, line)
+    records = [finding.to_json() for finding in findings]
     if as_json:
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(records))
     else:
-        show_findings(found)
+        show_findings(findings)
     if output is not None:
-        write_file(output, json.dumps(told, indent=1) + "\n")
+        write_file(output, json.dumps(records, indent=1) + "\n")
     if junit_file is not None:
-        write_file(junit_file, junit(found))
+        write_file(junit_file, junit(findings))
     if options.update:
         now = datetime.now(UTC).replace(microsecond=0)
-        append_history(history or home() / HISTORY_FILE, to_checks(found, now))
+        append_history(history or home() / HISTORY_FILE, to_checks(findings, now))
     else:
-        raise typer.Exit(exit_code(found))
+        raise typer.Exit(exit_code(findings))
 
 
 def exit_code(findings: "Sequence[RegressionFinding]") -> int:

@@ -95,12 +95,12 @@ def replay(
             show_result(result)
         return
     with ProgressLine(str(bundle), is_spoken=True) as line:
-        found = replay(bundle, timeout, line, named, emulate=emulate)
+        replayed = replay(bundle, timeout, line, named, emulate=emulate)
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(replayed.to_json()))
     else:
-        show_replay(found)
-    if not found.is_fine:
+        show_replay(replayed)
+    if not replayed.is_fine:
         raise typer.Exit(1)
 
 

@@ -41,9 +41,9 @@ def reproduce(
         return
     from autotune.bundles.reproduce import reproduce
 
-    found = reproduce(location, trial, out or Path(f"trial-{trial}"), timeout, family)
-    show_reproduction(found)
-    if not found.is_same:
+    reproduction = reproduce(location, trial, out or Path(f"trial-{trial}"), timeout, family)
+    show_reproduction(reproduction)
+    if not reproduction.is_same:
         raise typer.Exit(1)
 
 

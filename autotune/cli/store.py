@@ -23,7 +23,7 @@ def copy(
     from autotune.store.copying import copy_store
 
     with ProgressLine("copying") as line:
-        found = copy_store(source, target, line, wait_for_room)
-    already = found.trials - found.copied
+        summary = copy_store(source, target, line, wait_for_room)
+    already = summary.trials - summary.copied
     more = f"; {already} of them were there" if already else ""
-    complain(f"{found.trials} trials of {shown(source)} are in {shown(target)}, read back and the same{more}")
+    complain(f"{summary.trials} trials of {shown(source)} are in {shown(target)}, read back and the same{more}")

@@ -99,10 +99,10 @@ def check_modelled(options: "TuneOptions", arguments: Arguments, word: str, othe
     Raises:
         BadParameter: Such an option is given.
     """
-    given = (*options.of_measuring, *(f"--{name}" for name in others if arguments[name]))
-    if given:
+    rejected = (*options.of_measuring, *(f"--{name}" for name in others if arguments[name]))
+    if rejected:
         raise typer.BadParameter(
-            f"{word} measures nothing: of a search it takes --trials, --sampler and --seed; drop {', '.join(given)}"
+            f"{word} measures nothing: of a search it takes --trials, --sampler and --seed; drop {', '.join(rejected)}"
         )
 
 

@@ -41,11 +41,11 @@ def analyse(request: AnalysisRequest) -> ProgramFacts:
         CompileError: The text does not parse.
     """
     with Worker(SECONDS) as worker:
-        found = worker.call(read_facts, request)
-    if isinstance(found, Evaluation):
+        facts = worker.call(read_facts, request)
+    if isinstance(facts, Evaluation):
         requirement = f"{request.payload.name} must be a program that can be read and evaluated, it is not"
-        raise PayloadError(f"{requirement} ({found.outcome}: {found.diagnostic})")
-    return found
+        raise PayloadError(f"{requirement} ({facts.outcome}: {facts.diagnostic})")
+    return facts
 
 
 def read_facts(request: AnalysisRequest) -> ProgramFacts:

@@ -45,9 +45,9 @@ def demo(
     with ProgressLine(payload.name, TRIALS) as line, Store.open(folder / "store.journal") as store:
         result = tune(payload, store, bundle, TuneOptions(trials=TRIALS), line)
     with ProgressLine() as line:
-        found = compare(payload, folder, CompareOptions(against=LIBRARIES, baseline=None), line, bundle=bundle)
+        comparison = compare(payload, folder, CompareOptions(against=LIBRARIES, baseline=None), line, bundle=bundle)
     console = out()
-    show_times(console, result, found)
+    show_times(console, result, comparison)
     show_hot_loop(console, payload, bundle)
     show_next(console, bundle)
 

@@ -244,14 +244,14 @@ def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine
     with Worker(seconds_each, threads=machine.threads) as worker:
         check_oracle(payload, seed, worker)
         timeout = min(SECONDS, seconds_each * len(distinct))
-        found = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT), timeout)
-        if all(one.samples is None for one in found):
+        results = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT), timeout)
+        if all(one.samples is None for one in results):
             quick = Effort(samples=1, seconds=0.0)
             alone = [worker.evaluate(Job(payload, (one,), machine, seed, quick))[0] for one in distinct]
             survivors = [i for i, one in enumerate(alone) if one.samples is not None]
             raced = worker.evaluate(Job(payload, tuple(distinct[i] for i in survivors), machine, seed, EFFORT), timeout)
-            found = [alone[i] if i not in survivors else raced[survivors.index(i)] for i in range(len(distinct))]
-    by_candidate = dict(zip(distinct, found, strict=True))
+            results = [alone[i] if i not in survivors else raced[survivors.index(i)] for i in range(len(distinct))]
+    by_candidate = dict(zip(distinct, results, strict=True))
     return [by_candidate[variant.candidate] for variant in variants]
 
 

@@ -59,9 +59,9 @@ def explain(
         raise typer.BadParameter(
             f"what is explained alone must be a bundle's folder, {bundle} is none; tune it first, or give --against"
         )
-    found = explain_steps(folder, over, family) if steps else explain(folder, family)
-    typer.echo(json.dumps(found.to_json())) if as_json else show_explanation(found)
-    if not found.is_right:
+    explanation = explain_steps(folder, over, family) if steps else explain(folder, family)
+    typer.echo(json.dumps(explanation.to_json())) if as_json else show_explanation(explanation)
+    if not explanation.is_right:
         raise typer.Exit(1)
 
 
@@ -73,11 +73,11 @@ def show_against(source: str, library: str, task: str | None, config: str, famil
 
     with ProgressLine() as line:
         line.stage(f"reading {source}")
-        found = explain_against(scheduled_of(source, task, config, family), library, listener=line)
+        comparison = explain_against(scheduled_of(source, task, config, family), library, listener=line)
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(comparison.to_json()))
         return
-    show_causes(found)
+    show_causes(comparison)
 
 
 def show_causes(found: "Against") -> None:

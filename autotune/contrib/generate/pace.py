@@ -49,9 +49,9 @@ def follow_both(
         on_token: Function called with every token of the first generation.
     """
     order = (True, False, True)
-    found = [start(cached) for cached in order]  # all are compiled before the first is timed
-    first = follow(found[0], on_token)
-    return (first, *(follow(one, cached=cached) for one, cached in zip(found[1:], order[1:], strict=True)))
+    streams = [start(cached) for cached in order]  # all are compiled before the first is timed
+    first = follow(streams[0], on_token)
+    return (first, *(follow(one, cached=cached) for one, cached in zip(streams[1:], order[1:], strict=True)))
 
 
 def cache_gain(paces: tuple[Pace, ...], count: int) -> float:

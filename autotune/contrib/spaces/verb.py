@@ -46,9 +46,9 @@ def record(
     check_memory(wanted.payload)
     file = out or home() / "spaces" / f"{slug(opened.name)}{f'_{slug(task)}' if task else ''}.xz"
     with ProgressLine(opened.name, trials) as line, Worker(timeout) as worker:
-        found = record_space(opened, wanted, family, file=file, options=options, evaluator=worker, listener=line)
-    right = sum(trial.samples is not None for trial in found.trials)
-    complain(f"{len(found.trials)} trials, {right} of them timed, in {file}; see `autotune inspect {file}`")
+        recording = record_space(opened, wanted, family, file=file, options=options, evaluator=worker, listener=line)
+    right = sum(trial.samples is not None for trial in recording.trials)
+    complain(f"{len(recording.trials)} trials, {right} of them timed, in {file}; see `autotune inspect {file}`")
 
 
 VERB = Verb(record, "Machines", "Measure a part of a space completely, for benchmarks.", group=LAB)

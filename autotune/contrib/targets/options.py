@@ -49,21 +49,21 @@ def tune_by_model(
         directory = folder or OUTPUT / f"for-{target.name}" / slug(payload.name)
         with Worker(options.timeout) as worker:
             with ProgressLine(payload.name) as line:
-                found = tune_for(payload, target, options, line, worker=worker)
-                program = compile_as(payload, found.candidate, target, worker)
+                tuning = tune_for(payload, target, options, line, worker=worker)
+                program = compile_as(payload, tuning.candidate, target, worker)
             try:
                 check, why_not = verify_emulated(program, worker), ""
             except MachineError as error:
                 check, why_not = None, str(error)
         written = write_program(program, "object", directory)
-        write_file(directory / SCHEDULE, str(found.candidate.script))
+        write_file(directory / SCHEDULE, str(tuning.candidate.script))
         write_file(directory / MACHINE, write_target(target))
-        recorded = found.to_json() | {"check": check.to_json() if check is not None else None, "files": str(directory)}
+        recorded = tuning.to_json() | {"check": check.to_json() if check is not None else None, "files": str(directory)}
         write_file(directory / CHOSEN, json.dumps(recorded, indent=1) + "\n")
         if as_json:
             typer.echo(json.dumps(recorded))
         else:
-            show_chosen(found, check, why_not, [path.name for path in written], directory)
+            show_chosen(tuning, check, why_not, [path.name for path in written], directory)
         wrong = wrong or (check is not None and not check.is_right)
     if wrong:
         raise typer.Exit(1)
@@ -144,14 +144,14 @@ def replay_for(folder: Path, target: "Target", *, as_json: bool) -> None:
     from autotune.contrib.targets.report import judge_bundle
     from autotune.reports.format import out
 
-    found = judge_bundle(folder, target)
+    judged = judge_bundle(folder, target)
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(judged.to_json()))
     else:
         console = out()
-        for line in found.lines:
+        for line in judged.lines:
             show_sentence(console, line.strip(), 2 * line.startswith(" "))
-    if not found.check.is_right:
+    if not judged.check.is_right:
         raise typer.Exit(1)
 
 

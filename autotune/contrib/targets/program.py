@@ -110,13 +110,13 @@ def compile_as(
 ) -> TargetProgram:
     """Compile a payload for a machine with a candidate; arguments and errors are those of `compile_default`."""
     claim = Claim(payload, candidate)
-    found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object", target))
-    if isinstance(found, Evaluation):
-        raise CompileError("jit", f"{payload.name} must compile for {target.name}; {found.outcome}: {found.diagnostic}")
+    code = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object", target))
+    if isinstance(code, Evaluation):
+        raise CompileError("jit", f"{payload.name} must compile for {target.name}; {code.outcome}: {code.diagnostic}")
     about = f"{payload.name}, compiled for {target.triple} by mlir-schedule-autotune"
-    weights = [weight_record(payload, weight) for weight in found.weights]
-    header = c_header(payload.entry, payload.arguments, weights, about, found)
-    return TargetProgram(payload, target, candidate, found.data, found.weights, header)
+    weights = [weight_record(payload, weight) for weight in code.weights]
+    header = c_header(payload.entry, payload.arguments, weights, about, code)
+    return TargetProgram(payload, target, candidate, code.data, code.weights, header)
 
 
 def verify_emulated(

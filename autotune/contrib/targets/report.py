@@ -59,15 +59,15 @@ class TargetReport:
         check, target = self.check, self.target
         beside = error_beside(check.max_error, check.oracle, unproved=check.unproved)
         what = f"right, {beside}" if check.is_right else f"{check.outcome}: {check.diagnostic}"
-        found = [f"{check.payload} for {target.name}: {what}, under {check.emulator}; nothing was measured"]
-        found.append(f" {target.summary}")
+        texts = [f"{check.payload} for {target.name}: {what}, under {check.emulator}; nothing was measured"]
+        texts.append(f" {target.summary}")
         for loop in self.loops:
-            found += [f" {loop.task}: {loop.mix or 'no loop'}", *([f" {loop.expected}"] if loop.expected else [])]
+            texts += [f" {loop.task}: {loop.mix or 'no loop'}", *([f" {loop.expected}"] if loop.expected else [])]
             if 0 < loop.vector_bits < target.machine.vector_bits:
-                found.append(
+                texts.append(
                     f" note: vectors of {loop.vector_bits} bits, the machine's have {target.machine.vector_bits}"
                 )
-        return found
+        return texts
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON-compatible dict."""

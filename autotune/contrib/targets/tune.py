@@ -117,16 +117,16 @@ def tune_for(
     covered = [(task, family) for task in parts.tasks if (family := family_for(task, target.machine)) is not None]
     known = sum(is_predicted(task, family, target.machine) for task, family in covered)
     steps: list[Step] = []
-    found: list[TaskPrediction] = []
+    predictions: list[TaskPrediction] = []
     for task, family in covered:
         listener.stage(f"predicting {task.name}")
         search = ModelSearch(task, family, target, worker)
         each = search.run(max(1, options.trials // max(1, known)), options.sampler, options.seed)
         config = each.best.config if each.best is not None else family.default(task, target.machine)
-        found.append(each)
+        predictions.append(each)
         steps.append(write_step(task, family, config, target.machine))
     candidate = candidate_whole(steps, 1, parts.payload.text)
-    return ModelTuning(payload, target, candidate, tuple(found))
+    return ModelTuning(payload, target, candidate, tuple(predictions))
 
 
 def is_predicted(task: Task, family: Family, machine: Machine) -> bool:
@@ -157,13 +157,13 @@ class ModelSearch:
             return TaskPrediction(name, self.family.name, None, None, 0)
         default = self.family.default(self.task, machine)
         search = Search(self.family.space(self.task, machine), default, sampler=sampler, seed=seed)
-        found: list[Prediction | None] = []
-        while len(found) < trials and (config := search.ask()) is not None:
-            found.append(self.predict(config))
-            search.tell(config, found[-1].cycles * NANOSECOND if found[-1] is not None else None)
-        right = [each for each in found if each is not None]
+        predictions: list[Prediction | None] = []
+        while len(predictions) < trials and (config := search.ask()) is not None:
+            predictions.append(self.predict(config))
+            search.tell(config, predictions[-1].cycles * NANOSECOND if predictions[-1] is not None else None)
+        right = [each for each in predictions if each is not None]
         best = min(right, key=lambda each: each.cycles, default=None)
-        return TaskPrediction(name, self.family.name, found[0], best, len(found))
+        return TaskPrediction(name, self.family.name, predictions[0], best, len(predictions))
 
     def predict(self, config: Config) -> Prediction | None:
         """Predict a config; return `None` if it does not compile or llvm-mca has no model of its loop."""

@@ -1,4 +1,4 @@
-"""The key of a graph of Dynamo's: whatever decides which functional graph PyTorch makes of it.
+"""Cache key of a Dynamo graph: everything that determines its functional graph.
 
 To make it functional, PyTorch runs a graph twice on tensors without elements, which takes as long as to trace it. A
 graph has no key, and is made functional in each process, where its text does not say all: functions of users, graphs
@@ -36,7 +36,7 @@ def key_of_graph(module: GraphModule, inputs: Sequence[Any]) -> str | None:
 
     Args:
         module: The graph.
-        inputs: What it is called with, or tensors without elements that are as these.
+        inputs: Inputs of the graph, or fake tensors like them.
     """
     try:
         lines = [*state_of_torch(), *map(layout_of, inputs), *lines_of(module)]
@@ -46,10 +46,10 @@ def key_of_graph(module: GraphModule, inputs: Sequence[Any]) -> str | None:
 
 
 def state_of_torch() -> Iterator[str]:
-    """What decides, besides a graph, what PyTorch makes of it.
+    """Yield the state of PyTorch that affects the functional graph.
 
     Raises:
-        UnkeyedError: Modes, transforms or casts are around it.
+        UnkeyedError: Modes, function transforms or autocast are active.
     """
     modes = (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
     if modes or torch._C._functorch.peek_interpreter_stack() is not None or torch._C._is_any_autocast_enabled():

@@ -1,4 +1,4 @@
-"""Programs of regions: as they were kept, or made now."""
+"""Programs of regions, loaded from the cache or compiled."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from autotune.registry import plugins_of_others
 
 
 def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int) -> str:
-    """Name of a region's program: whatever decides what it becomes here, but for its schedules."""
+    """Return the cache key of a region's program: a hash of everything that determines it except its schedules."""
     machine = this_machine(threads)
     digest = hashlib.sha256()
     versions = [f"{name} {version_of(name)}" for name in (DISTRIBUTION, "torch", "torch-mlir")]
-    versions.append(f"format {FORMAT}")  # refusals go with programs
+    versions.append(f"format {FORMAT}")  # refusals are cached under the same key
     facts = [machine.fingerprint, machine.pages, compiler_version(), str(threads), *plugins_of_others(), *versions]
     for part in (hash_sources(), region.text(), *facts):
         digest.update(f"{len(part)}\0{part}".encode())
@@ -40,7 +40,7 @@ def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int)
 
 
 def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options: BackendOptions) -> Kept:
-    """A region's program: as it was kept, or made now.
+    """Return the program of a region, loaded from the cache or compiled.
 
     Args:
         region: The region.
