@@ -22,7 +22,7 @@ from payload.dialect.walk import cost, evaluate, longest_chain, lower_text
 
 @dataclass(frozen=True)
 class OpDialect:
-    """A dialect of such ops.
+    """Dialect of transformer ops.
 
     Attributes:
         name: Name of the dialect.

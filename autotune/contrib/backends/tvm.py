@@ -10,7 +10,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from autotune.core.errors import CompileError
+from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.host.extras import install_command, version_of
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.external_kernel import MadeObject
@@ -74,5 +74,11 @@ class Tvm:
 
 
 def open_tvm(argument: str) -> Tvm:
-    """TVM, with its default schedules; takes no argument."""
+    """TVM, with its default schedules; takes no argument.
+
+    Raises:
+        ScheduleError: There is an argument.
+    """
+    if argument:
+        raise ScheduleError(f"back end tvm takes no argument, got {argument[:80]!r}; give tvm alone")
     return Tvm()

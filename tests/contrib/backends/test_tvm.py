@@ -8,7 +8,7 @@ from autotune.compiler.passes.pipelines import TAIL
 from autotune.contrib.backends.external_code import open_backend
 from autotune.contrib.backends.generators import open_generators
 from autotune.core.candidate import Candidate
-from autotune.core.errors import MachineError
+from autotune.core.errors import MachineError, ScheduleError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
 from autotune.core.plugs.program import ExternalCode
@@ -35,6 +35,11 @@ needs_tvm = pytest.mark.skipif(find_spec("tvm") is None, reason="the extra tvm i
 def test_without_tvm_a_line_says_what_to_install():
     with pytest.raises(MachineError, match=r"needs apache-tvm, it is not installed; .*pip install .*\[tvm\]'"):
         open_backend.__wrapped__("tvm")
+
+
+def test_it_takes_no_argument():
+    with pytest.raises(ScheduleError, match=r"back end tvm takes no argument, got 'cuda'; give tvm alone"):
+        open_backend.__wrapped__("tvm:cuda")
 
 
 @pytest.fixture(scope="module")
