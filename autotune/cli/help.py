@@ -10,7 +10,7 @@ from autotune.cli.together import check_together
 from autotune.core.errors import OptionError
 
 FIRST, ARGUMENTS = "Options", "Arguments"
-LISTS = {"--against"}  # options whose value is any number of names, none among them
+LISTS = {"--against"}  # options whose value is a list of names, which may be empty
 
 
 class GroupedVerbs(TyperGroup):
@@ -36,10 +36,10 @@ class GroupedOptions(TyperCommand):
     """Verb whose help lists the common options first, and others under their own headings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it
-        """Read the words behind the verb.
+        """Parse the arguments of the verb.
 
         Raises:
-            OptionError: An option or argument is given an empty text, or an option would have no effect.
+            OptionError: The value of an option or argument is empty, or an option would have no effect.
         """
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         for param in self.get_params(ctx):
@@ -75,12 +75,12 @@ class GroupedOptions(TyperCommand):
 
 
 def is_empty(value: object) -> bool:
-    """Tell whether words of the command line, one or several, are a text without characters, or hold one."""
+    """Return whether a value of the command line is an empty string, or a sequence that contains one."""
     return any(map(is_empty, value)) if isinstance(value, list | tuple) else value == ""
 
 
 def name_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of it
-    """What a parameter is called where it is given: ``--store``, ``BUNDLE``."""
+    """Return the name of a parameter on the command line, such as ``--store`` or ``BUNDLE``."""
     return str(param.metavar or param.name).upper() if heading_of(param) == ARGUMENTS else str(param.opts[0])
 
 

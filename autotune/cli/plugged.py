@@ -38,10 +38,10 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
 
 
 def check_taken(options: Sequence[VerbOption], arguments: Arguments) -> None:
-    """Refuse options of plug-ins where none of them runs, since what makes it run is not given.
+    """Refuse options of plug-ins of which none runs because its first option is missing.
 
     Raises:
-        BadParameter: There is one.
+        BadParameter: Such an option is given.
     """
     for plugged in options:
         given = [flag_of(each) for each in plugged.parameters if arguments[each.name] != each.default]

@@ -1,10 +1,10 @@
-"""Options that do nothing alone, or not beside another: a verb refuses them instead of leaving them out in silence."""
+"""Combinations of options in which one would have no effect: verbs refuse them instead of ignoring it."""
 
 from collections.abc import Collection
 
 from autotune.core.errors import OptionError
 
-# By verb and option: those of which one must be given, too.
+# By verb and option: options of which at least one must be given as well.
 NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
     "replay": {
         "--trials": ("--retune",),
@@ -12,7 +12,7 @@ NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
         "--family": ("--store",),
     },
 }
-# By verb and option: those that it leaves without effect.
+# By verb and option: options that have no effect next to it.
 WITHOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "replay": {"--emit": ("--retune", "--store", "--payload", "--json", "--timeout")},
     "show": {"--diff": ("--family",)},
@@ -25,10 +25,10 @@ def check_together(verb: str, given: Collection[str]) -> None:
 
     Args:
         verb: Name of the verb.
-        given: Options of the verb that are given, as they are typed.
+        given: Options on the command line, such as ``--trials``.
 
     Raises:
-        OptionError: There is one.
+        OptionError: An option would have no effect.
 
     Example:
         >>> check_together("replay", {"--retune", "--trials"})

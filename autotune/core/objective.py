@@ -8,7 +8,7 @@ from autotune.core.evaluator import Effort
 from autotune.core.options import check_real
 
 SECONDS, BOTH = "seconds", "seconds,joules"
-HALF = 0.5  # the share of joules in a choice that nobody asked another of
+HALF = 0.5  # default share of joules in the choice
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ def read_text(path: Path, sha256: str) -> str:
         BundleError: The file is missing, not text, or edited.
     """
     data = read_bytes_of(path, sha256)
-    if (at := data.find(0)) >= 0:  # MLIR reads a NUL as a space, others as an end
+    if (at := data.find(0)) >= 0:  # MLIR reads it as white space, C as the end
         raise BundleError(f"{path} must be text, it is not: byte {at} is a NUL; restore it")
     try:
         return data.decode()

@@ -1,6 +1,6 @@
-"""Bags of embeddings of PyTorch's programs, which torch-mlir does not know: rows of a table, reduced bag by bag.
+"""Decompose PyTorch's embedding bags: rows of a table, reduced per bag.
 
-The bag of an index is how many offsets are up to it; rows are put at their bag, and there reduced.
+The bag of an index is the number of offsets up to its position; rows are reduced by a scatter to their bags.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from payload.importers.pt2_order import numbers_before
 if TYPE_CHECKING:
     from torch import Tensor
 
-Result = Any  # several tensors, or `NotImplemented`: the op is left to the converter
+Result = Any  # several tensors, or `NotImplemented` if the op is left to the converter
 MODES = ("sum", "mean", "amax")
 
 
@@ -26,18 +26,18 @@ def embedding_bag(  # noqa: PLR0917 - as PyTorch has them
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Result:
-    """What ``aten._embedding_bag_forward_only`` gives; of what it gives for gradients zeros.
+    """Decompose ``aten._embedding_bag_forward_only``; results that only the backward pass reads are zeros.
 
     Args:
-        weight: The table.
-        indices: Rows of it, bag after bag.
-        offsets: Numbers of the indices with which bags begin.
-        scale_grad_by_freq: Setting of gradients.
-        mode: Position in `MODES`.
-        sparse: Setting of gradients.
+        weight: The table, (rows, width).
+        indices: Row numbers, bag after bag.
+        offsets: Position in `indices` at which each bag begins.
+        scale_grad_by_freq: Affects gradients only.
+        mode: Reduction, a position in `MODES`.
+        sparse: Affects gradients only.
         per_sample_weights: Factor of each row.
         include_last_offset: Whether the last offset is the end of the last bag.
-        padding_idx: Index that is left out; none where it is negative.
+        padding_idx: Row number that is not added to any bag; none if negative.
     """
     import torch  # noqa: PLC0415 - comes with an extra
 
@@ -53,7 +53,7 @@ def embedding_bag(  # noqa: PLR0917 - as PyTorch has them
         rows = rows * per_sample_weights.unsqueeze(-1)
     if padding_idx is not None and padding_idx >= 0:
         bag = torch.where(indices == padding_idx, 0, bag)
-    reduced = weight.new_zeros(bags + 1, weight.shape[1])  # the first one of what is in no bag
+    reduced = weight.new_zeros(bags + 1, weight.shape[1])  # the first one receives rows that are in no bag
     reduced = scatter_reduce(reduced, 0, along(bag, 0, rows), rows, MODES[mode], include_self=False)
     if reduced is NotImplemented:
         return NotImplemented

@@ -1,9 +1,10 @@
-"""Order statistics of PyTorch's programs, which our MLIR has no ops for.
+"""Decompose order statistics of PyTorch: medians, `kthvalue`, cumulative extrema, `searchsorted`.
 
-    cummax: y[k] = max of x[i], i <= k, all compared with all
-    searchsorted: by halves, as PyTorch does, so that it finds the same where boundaries are in no order
+    cummax: y[k] = max over i <= k of x[i], by comparing all pairs
+    searchsorted: binary search, as in PyTorch, so that results agree even if the boundaries are not sorted
 
-Of equal elements the first one is taken, where PyTorch takes any, but of running ones the last, as it does.
+Among equal elements the first index is returned, where PyTorch may return any; cumulative extrema return the last, as
+PyTorch does.
 """
 
 from math import inf
@@ -15,21 +16,21 @@ from payload.importers.pt2_indices import as_contiguous, first_ranks, limits
 if TYPE_CHECKING:
     from torch import Tensor
 
-Result = Any  # a tensor, several, or `NotImplemented`: the op is left to the converter
+Result = Any  # a tensor, several, or `NotImplemented` if the op is left to the converter
 
 
 def running_most(x: "Tensor", dim: int) -> Result:
-    """What ``aten.cummax`` gives."""
+    """Decompose ``aten.cummax``."""
     return running(x, dim, largest=True)
 
 
 def running_least(x: "Tensor", dim: int) -> Result:
-    """What ``aten.cummin`` gives."""
+    """Decompose ``aten.cummin``."""
     return running(x, dim, largest=False)
 
 
 def running(x: "Tensor", dim: int, *, largest: bool) -> Result:
-    """The extreme of the elements up to each along a dimension, and the index of the last one that is it."""
+    """Return cumulative extrema along a dimension, and the last index of each."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     if not x.dim() or not x.numel() or x.dtype == torch.bool or x.numel() * x.shape[dim] > MOST_PAIRS:
@@ -48,24 +49,24 @@ def running(x: "Tensor", dim: int, *, largest: bool) -> Result:
 
 
 def is_nan(x: "Tensor") -> "Tensor":
-    """Tell of each element whether it is no number."""
+    """Return element by element whether it is NaN."""
     return ~(x <= inf)
 
 
 def kth_least(x: "Tensor", k: int, dim: int = -1, keepdim: bool = False) -> Result:
-    """What ``aten.kthvalue`` gives."""
+    """Decompose ``aten.kthvalue``."""
     found = first_ranks(x, k, dim, largest=False)
     return found if found is NotImplemented else with_index(found[0].narrow(dim, k - 1, 1), x, dim, keepdim)
 
 
 def with_index(values: "Tensor", x: "Tensor", dim: int, keepdim: bool) -> "tuple[Tensor, Tensor]":
-    """Elements that were chosen along a dimension, and of each the index of the first one that equals it.
+    """Return elements selected along a dimension, with the index of the first element of x that equals each.
 
     Args:
-        values: The elements, one along the dimension.
-        x: What they were chosen of.
+        values: Selected elements; size 1 along the dimension.
+        x: Tensor that they were selected from.
         dim: The dimension.
-        keepdim: Whether both have that dimension.
+        keepdim: Whether the results keep the dimension.
     """
     import torch  # noqa: PLC0415
 
@@ -80,7 +81,7 @@ def with_index(values: "Tensor", x: "Tensor", dim: int, keepdim: bool) -> "tuple
 
 
 def median_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
-    """What ``aten.median.dim`` gives: of an even number the lower one of both in the middle; NaN where one is."""
+    """Decompose ``aten.median.dim``: the lower of two middle elements; NaN if an element is NaN."""
     import torch  # noqa: PLC0415
 
     if not x.dim() or not x.numel():
@@ -93,18 +94,18 @@ def median_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
 
 
 def median(x: "Tensor") -> Result:
-    """What ``aten.median`` gives: that of all elements."""
+    """Decompose ``aten.median``, over all elements."""
     found = median_along(x.reshape(-1), 0)
     return found if found is NotImplemented else found[0]
 
 
 def median_of_numbers_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
-    """What ``aten.nanmedian.dim`` gives: the median of those that are numbers; NaN where none is."""
+    """Decompose ``aten.nanmedian.dim``: the median of the elements that are not NaN; NaN if there are none."""
     import torch  # noqa: PLC0415
 
     if not x.dim() or not x.numel() or not x.is_floating_point():
         return median_along(x, dim, keepdim)
-    found = first_ranks(x, x.shape[dim], dim, largest=False)  # NaN is behind all numbers
+    found = first_ranks(x, x.shape[dim], dim, largest=False)  # NaN is sorted last
     if found is NotImplemented:
         return NotImplemented
     numbers = (x <= inf).to(torch.float32).sum(dim, keepdim=True)
@@ -115,7 +116,7 @@ def median_of_numbers_along(x: "Tensor", dim: int, keepdim: bool = False) -> Res
 
 
 def median_of_numbers(x: "Tensor") -> Result:
-    """What ``aten.nanmedian`` gives: that of all elements."""
+    """Decompose ``aten.nanmedian``, over all elements."""
     found = median_of_numbers_along(x.reshape(-1), 0)
     return found if found is NotImplemented else found[0]
 
@@ -129,15 +130,15 @@ def numbers_before(
     side: str | None = None,
     sorter: "Tensor | None" = None,
 ) -> Result:
-    """What ``aten.searchsorted`` gives: for each value the number of boundaries, which are in order, before it.
+    """Decompose ``aten.searchsorted``: for each value, the number of boundaries before it.
 
     Args:
-        boundaries: Boundaries in order along the last dimension: a row for each of values, or one for all.
-        values: The values, or a number.
-        out_int32: Whether the result has 32 bits.
-        right: Whether boundaries that equal a value are before it.
-        side: ``"right"`` says the same.
-        sorter: An order that boundaries are to be taken in, which is left to the converter.
+        boundaries: Boundaries, sorted along the last dimension: a row for each row of values, or one for all.
+        values: The values, a tensor or a number.
+        out_int32: Whether the result is i32 instead of i64.
+        right: Whether boundaries that equal a value count as before it.
+        side: ``"right"`` for the same as `right`.
+        sorter: Permutation that sorts the boundaries; left to the converter.
     """
     import torch  # noqa: PLC0415
 
@@ -159,5 +160,5 @@ def numbers_before(
 def bucket_numbers(
     values: "Tensor | float", boundaries: "Tensor", *, out_int32: bool = False, right: bool = False
 ) -> Result:
-    """What ``aten.bucketize`` gives: `numbers_before` of one row of boundaries."""
+    """Decompose ``aten.bucketize``: `numbers_before` with one row of boundaries."""
     return numbers_before(boundaries, values, out_int32=out_int32, right=right)

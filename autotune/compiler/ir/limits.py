@@ -46,7 +46,7 @@ ALIAS = re.compile(r"[#!](?:[0-9]+|[A-Za-z$._-][\w$.-]*)")
 DEFINITION = re.compile(rf"({ALIAS.pattern})\s*=(?!=)")
 OP_BEHIND = re.compile(r'(?<![:,=\s(\[{<])(?<!->)[ \t]*\n\s*(?=[A-Za-z_"%])')
 MOST_ALIAS = 1 << 20
-MOST_STEPS = 1 << 20  # sequences of a script, each as often as it is included
+MOST_STEPS = 1 << 20  # executions of named sequences, counted through all includes
 MOST_COPIES, MOST_ELEMENTS = 4096, 1 << 20  # copies of a loop body; elements of a vector or a pack's inner tile
 FACTORS = {  # transform op -> attributes that multiply the size of its target, and their limits
     "transform.loop.unroll": {"factor": MOST_COPIES},
@@ -116,7 +116,10 @@ def growth_fault(script: ir.Module) -> str | None:
 
 
 def inclusion_fault(script: ir.Module) -> str | None:
-    """What is wrong with sequences that include others twice, and so on: forty run the last one 2^40 times."""
+    """Return why the includes of a script are refused; `None` if it runs at most `MOST_STEPS` named sequences.
+
+    A chain of forty sequences that each include the next one twice would run the last one 2^40 times.
+    """
     included = {
         str(symbol(each)): [op.attributes["target"].value for op in every_op(each) if op.name == "transform.include"]
         for each in every_op(script)

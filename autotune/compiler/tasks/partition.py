@@ -164,7 +164,7 @@ def make_task(group: Group) -> Task | None:
 
 
 def is_of_arguments(op: Op) -> bool:
-    """Tell whether all that a contraction reads is passed to its task, or is one number; other constants are not."""
+    """Return whether a contraction reads arguments of its task only, but for an initial value that is a splat."""
     *factors, start = op.operands
     return all(factor.argument for factor in factors) and bool(start.argument or start.start is not None)
 

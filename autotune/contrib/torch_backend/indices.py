@@ -361,7 +361,7 @@ def summed(ask: Ask, given: Mapping[str, Any]) -> Bounds:
 
 
 def numbered(ask: Ask, given: Mapping[str, Any]) -> Bounds:
-    """Range of numbers of boundaries that are before values."""
+    """Range of the results of ``searchsorted`` and ``bucketize``: numbers of boundaries."""
     boundaries = given.get("sorted_sequence") or given["boundaries"]
     return 0, shape_of(boundaries)[-1] + 1
 

@@ -138,7 +138,7 @@ def unknown_kind(node: Node) -> str:
             if value.dtype not in DTYPES:
                 return f"tensors of {str(value.dtype).removeprefix('torch.')}"
             if any(isinstance(size, torch.SymInt) for size in value.shape) and free_unbacked_symbols(value):
-                return "tensors as large as elements say"
+                return "tensors of data-dependent sizes"
             if value.device.type != "cpu":
                 return f"tensors on a device {value.device.type}"
             if not value.numel():

@@ -105,7 +105,7 @@ def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[A
     except (OSError, ValueError) as wrong:
         reason = getattr(wrong, "strerror", None) or "it is not text"
         raise error(f"{requirement}, {path} is not: {reason}") from wrong
-    if "\0" in text:  # which MLIR reads as a space, and other readers as an end
+    if "\0" in text:  # MLIR reads it as white space, C as the end
         raise error(f"{requirement}, {path} is not: line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL")
     return text
 
