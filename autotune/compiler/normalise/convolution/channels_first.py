@@ -4,8 +4,8 @@
       ->   y[n, c, h, w] = max(x[n, c, 2 h, 2 w], x[n, c, 2 h, 2 w + 1], ...)
 
 Padding is not materialized. Rows of y whose windows leave x are separate operations; columns outside of a row are read
-wrapped around and masked by a select, for long rows only in pieces at both ends. A large window is reduced along rows
-first, then along columns.
+wrapped around and masked by a select, for long rows only in pieces at both ends. A large window is reduced along
+columns first, then along rows.
 """
 
 from collections.abc import Sequence
