@@ -115,8 +115,9 @@ def load_payload(spec: str) -> Payload:
     name, parameters = parse_spec(spec)
     points = registered(PAYLOADS)
     if name not in points:
-        hint = kind_at(name) and f"{kind_at(name)}: give the folder of an import, or a path ending in .mlir"
-        hint = hint or did_you_mean(name, points) or "give a path ending in .mlir, or see `autotune list`"
+        hint = did_you_mean(name, points) or "give a path ending in .mlir, or see `autotune list`"
+        if kind := kind_at(name):
+            hint = f"{kind}: give the folder of an import, or a path ending in .mlir"
         raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
     factory = cast(Callable[[dict[str, str]], Payload], load_point(points[name]))
     return factory(parameters)

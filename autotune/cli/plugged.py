@@ -44,10 +44,9 @@ def check_taken(options: Sequence[VerbOption], arguments: Arguments) -> None:
         BadParameter: Such an option is given.
     """
     for plugged in options:
-        given = [flag_of(each) for each in plugged.parameters if arguments[each.name] != each.default]
-        if given:
+        if flag := first_given(plugged.parameters, arguments):
             first = flag_of(plugged.parameters[0])
-            raise typer.BadParameter(f"{given[0]} must go with {first}, which is missing; add it, or drop {given[0]}")
+            raise typer.BadParameter(f"{flag} must go with {first}, which is missing; add it, or drop {flag}")
 
 
 def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arguments) -> None:
@@ -57,9 +56,13 @@ def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arg
         BadParameter: Such an option is given.
     """
     others = [each for option in options for each in option.parameters if each not in taker.parameters]
-    flags = [flag_of(each) for each in others if arguments[each.name] != each.default]
-    if flags:
-        raise typer.BadParameter(f"{flags[0]} runs something else than the other options ask for; drop one of them")
+    if flag := first_given(others, arguments):
+        raise typer.BadParameter(f"{flag} runs something else than the other options ask for; drop one of them")
+
+
+def first_given(parameters: Sequence[inspect.Parameter], arguments: Arguments) -> str:
+    """Return the flag of the first parameter whose value is not its default; empty if there is none."""
+    return next((flag_of(each) for each in parameters if arguments[each.name] != each.default), "")
 
 
 def flag_of(parameter: inspect.Parameter) -> str:

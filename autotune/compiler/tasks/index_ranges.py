@@ -5,6 +5,7 @@
 Integer ranges are computed by interval analysis (Cousot and Cousot 1977), from each index back to the arguments.
 """
 
+import operator
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -278,21 +279,16 @@ def candidates(
     shift = Intervals({**found, sources[0]: (0, 1)}).of(index)
     shifted = [(-shift[0], size - shift[0])] if shift[1] - shift[0] == 1 else []
     most = type_range(sources[0])[1]
-    inside = bisect(range(most - 1), 0, key=lambda end: not is_within(of_ends(found, sources[0], index, end + 1), size))
-    wider, narrower = max(size, inside), min(size, inside)
-    return [
-        (0, most),
-        (-wider, wider),
-        (0, wider),
-        *([(-narrower, narrower), (0, narrower)] if 0 < narrower == size else []),
-        *shifted,
-        *([(-narrower, narrower), (0, narrower)] if 0 < narrower < size else []),
-    ]
 
+    def is_valid(end: int) -> bool:
+        """Return whether the index is in bounds if the argument is in [0, end)."""
+        return is_within(Intervals({**found, sources[0]: (0, end)}).of(index), size)
 
-def of_ends(found: Mapping[ir.Value, Range], source: ir.Value, index: ir.Value, end: int) -> Range:
-    """Return the range of an index if an argument is in [0, end)."""
-    return Intervals({**found, source: (0, end)}).of(index)
+    longest = most - 1 if is_valid(size + 1) else size  # most indices are the argument itself: few steps
+    inside = bisect(range(longest), 0, key=lambda end: not is_valid(end + 1))
+    wider = [(low, inside) for low in (-inside, 0) if inside > size]
+    narrower = [(low, inside) for low in (-inside, 0) if 0 < inside < size]
+    return [(0, most), *wider, (-size, size), (0, size), *shifted, *narrower]
 
 
 def indices_in(op: ir.Operation) -> Iterator[tuple[ir.Value, int | None]]:
@@ -424,9 +420,9 @@ def meet(one: Range, other: Range) -> Range:
     return (low, high) if low < high else other
 
 
-def times(a: Range, b: Range) -> Range:
-    """Return the range of products."""
-    ends = [x * y for x, y in product((a[0], a[1] - 1), (b[0], b[1] - 1))]
+def over_ends(operation: Callable[[int, int], int], a: Range, b: Range) -> Range:
+    """Return the range of an operation that is monotonic in each operand, from its results at their bounds."""
+    ends = [operation(x, y) for x, y in product((a[0], a[1] - 1), (b[0], b[1] - 1))]
     return min(ends), max(ends) + 1
 
 
@@ -461,25 +457,19 @@ def unsigned_rest(a: Range, b: Range) -> Range | None:
     return (0, b[1] - 1) if a[0] < 0 else (0, min(a[1], b[1] - 1))
 
 
-def quotients(a: Range, b: Range) -> Range | None:
-    """Return the range of quotients rounded to zero, by a positive divisor; `None` for other divisors."""
-    if b[0] <= 0:
-        return None
-    ends = [abs(x) // y * (1 if x >= 0 else -1) for x, y in product((a[0], a[1] - 1), (b[0], b[1] - 1))]
-    return min(ends), max(ends) + 1
+def to_zero(x: int, y: int) -> int:
+    """Return a quotient by a positive divisor, rounded to zero."""
+    return x // y if x >= 0 else -(-x // y)
 
 
-def floors(a: Range, b: Range) -> Range | None:
-    """Return the range of quotients rounded down, by a positive divisor; `None` for other divisors."""
-    if b[0] <= 0:
-        return None
-    ends = [x // y for x, y in product((a[0], a[1] - 1), (b[0], b[1] - 1))]
-    return min(ends), max(ends) + 1
+def quotients(a: Range, b: Range, divide: Callable[[int, int], int] = to_zero) -> Range | None:
+    """Return the range of quotients by a positive divisor, rounded as `divide` does; `None` for other divisors."""
+    return over_ends(divide, a, b) if b[0] > 0 else None
 
 
 def shifted_right(a: Range, b: Range) -> Range | None:
     """Return the range of arithmetic right shifts; `None` if a shift may be negative, or not less than the width."""
-    return floors(a, (1 << b[0], (1 << b[1] - 1) + 1)) if b[0] >= 0 and b[1] <= MOST_BITS else None
+    return over_ends(operator.rshift, a, b) if b[0] >= 0 and b[1] <= MOST_BITS else None
 
 
 def both_bits(a: Range, b: Range) -> Range | None:
@@ -499,12 +489,12 @@ OPPOSITE = {0: 1, 1: 0, 2: 5, 3: 4, 4: 3, 5: 2}  # negated predicates of arith.c
 ARITHMETIC: Mapping[str, Callable[..., Range | None]] = {
     "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1] - 1),
     "arith.subi": lambda a, b: (a[0] - b[1] + 1, a[1] - b[0]),
-    "arith.muli": times,
+    "arith.muli": lambda a, b: over_ends(operator.mul, a, b),
     "arith.remsi": rest,
     "arith.remui": unsigned_rest,
     "arith.divsi": quotients,
     "arith.divui": lambda a, b: quotients(a, b) if a[0] >= 0 else None,
-    "arith.floordivsi": floors,
+    "arith.floordivsi": lambda a, b: quotients(a, b, operator.floordiv),
     "arith.shrsi": shifted_right,
     "arith.shrui": lambda a, b: shifted_right(a, b) if a[0] >= 0 else None,
     "arith.andi": both_bits,
