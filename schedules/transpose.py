@@ -1,11 +1,13 @@
 """Family for element-wise ops with a transposed operand, such as a transpose: square tiles transposed in registers.
 
-    y[c, h, w] = x[h, w, c]   ->   for h: for c0 step 8: for w0 step 8:  y[c0 : c0 + 8, h, w0 : w0 + 8] = ...
+    y[c, h, w] = x[h, w, c]   ->
+      for h: for w1 step 256: for c0 step 8: for w0 step 8 of the block:  y[c0 : c0 + 8, h, w0 : w0 + 8] = ...
 
 A square of vectors is read, transposed in registers, and written as vectors.
 """
 
 from dataclasses import dataclass
+from math import prod
 
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Knob
@@ -16,6 +18,8 @@ from schedules.moves import Script
 from schedules.single_op import SingleOp
 
 SIDES = (4, 8, 16)
+BLOCKS = (0, 64, 128, 256)  # columns of the result that are written before the next; 0 for all
+BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,23 @@ class Transpose(SingleOp):
         return task.root.turned is not None and task.root.vectorizes and is_single
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
-        """Return the knob for the side of a square tile."""
-        return (Knob("side", SIDES),)
+        """Return the knobs for the side of a square tile, and beyond L2 for the columns of a block of the result."""
+        blocks = tuple(block for block in BLOCKS if block < task.root.nest.sizes[-1])
+        block = [Knob("block", blocks)] if is_beyond_l2(task, machine) and len(blocks) > 1 else []
+        return (Knob("side", SIDES), *block)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """Return squares of 8 x 8: larger ones would not stay in registers."""
-        return {"side": SIDES[1]}
+        """Return squares of 8 x 8, in blocks beyond L2 if what a block reads stays there.
+
+        Larger squares would not stay in registers. A square reads half of a cache line of each of its rows; the next
+        row of squares reads the other half.
+        """
+        columns, rows = BLOCKS[-1], task.root.nest.sizes[task.root.turned or 0]
+        values: Config = {"side": SIDES[1]}
+        if all(knob.name != "block" for knob in self.knobs(task, machine)):
+            return values
+        stays = BYTES * rows * columns <= machine.l2_bytes // 2 and columns < task.root.nest.sizes[-1]
+        return {**values, "block": columns if stays else 0}
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Tile an op into squares, and the leftovers into smaller ones."""
@@ -43,15 +58,25 @@ class Transpose(SingleOp):
         for dim, size in enumerate(sizes):
             if dim not in (row, last) and size > 1:
                 op, _ = moves.tile_loop(script, op, len(sizes), dim, 1)
-        rows, columns = (cut(sizes[dim], 0, side, powers_of_two=True) for dim in (row, last))
-        for tile, strip in zip(rows, moves.split_into(script, op, row, [piece.size for piece in rows]), strict=True):
-            parts = moves.split_into(script, strip, last, [piece.size for piece in columns])
-            for column, part in zip(columns, parts, strict=True):
-                square = part
-                for dim, piece in ((row, tile), (last, column)):
-                    if piece.register < piece.size:
-                        square, _ = moves.tile_loop(script, square, len(sizes), dim, piece.register)
+        rows = cut(sizes[row], 0, side, powers_of_two=True)
+        columns = cut(sizes[last], int(config.get("block", 0)), side, powers_of_two=True)
+        parts = moves.split_into(script, op, last, [piece.size for piece in columns])
+        for column, part in zip(columns, parts, strict=True):
+            block = part
+            if column.cache < column.size:
+                block, _ = moves.tile_loop(script, part, len(sizes), last, column.cache)
+            strips = moves.split_into(script, block, row, [piece.size for piece in rows])
+            for tile, strip in zip(rows, strips, strict=True):
+                square = strip
+                for dim, step, size in ((row, tile.register, tile.size), (last, column.register, column.cache)):
+                    if step < size:
+                        square, _ = moves.tile_loop(script, square, len(sizes), dim, step)
                 moves.vectorize(script, square)
+
+
+def is_beyond_l2(task: Task, machine: Machine) -> bool:
+    """Return whether what an op reads and writes exceeds L2."""
+    return 2 * BYTES * prod(task.root.nest.sizes) > machine.l2_bytes
 
 
 TRANSPOSE = Transpose()

@@ -212,6 +212,24 @@ def volume_pool(combine, neutral):
 }}"""
 
 
+TRANSPOSED_POOL = """func.func @f(%x: tensor<2x3x11x7x9xf32>) -> (tensor<2x3x5x5x4xf32>, tensor<2x5x5x4x3xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %t = tensor.empty() : tensor<2x11x7x9x3xf32>
+  %last = linalg.transpose ins(%x : tensor<2x3x11x7x9xf32>) outs(%t : tensor<2x11x7x9x3xf32>)
+    permutation = [0, 2, 3, 4, 1]
+  %e = tensor.empty() : tensor<2x5x5x4x3xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x5x5x4x3xf32>) -> tensor<2x5x5x4x3xf32>
+  %w = tensor.empty() : tensor<2x3x3xf32>
+  %p = linalg.pooling_ndhwc_sum
+    {strides = dense<[2, 1, 2]> : tensor<3xi64>, dilations = dense<[2, 1, 1]> : tensor<3xi64>}
+    ins(%last, %w : tensor<2x11x7x9x3xf32>, tensor<2x3x3xf32>)
+    outs(%z : tensor<2x5x5x4x3xf32>) -> tensor<2x5x5x4x3xf32>
+  %b = tensor.empty() : tensor<2x3x5x5x4xf32>
+  %r = linalg.transpose ins(%p : tensor<2x5x5x4x3xf32>) outs(%b : tensor<2x3x5x5x4xf32>) permutation = [0, 4, 1, 2, 3]
+  return %r, %p : tensor<2x3x5x5x4xf32>, tensor<2x5x5x4x3xf32>
+}"""
+
+
 PAD = """func.func @f(%x: tensor<6x8xf32>) -> (tensor<9x8xf32>, tensor<6x8xf32>) {
   %two = arith.constant 2.0 : f32
   %e = tensor.empty() : tensor<6x8xf32>
@@ -328,6 +346,7 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
     "maxima over volumes": (write_pools, volume_pool("arith.maximumf", "0xFF800000"), "reduction"),
     "sums over volumes": (write_pools, volume_pool("arith.addf", "0.0"), "reduction"),
+    "sums over transposed volumes": (write_pools, TRANSPOSED_POOL, "linalg.pooling_ndhwc_sum"),
     "windows": (
         write_windows_out,
         POOL.replace("nchw", "nhwc").replace("3x9x9", "9x9x3").replace("3x4x4", "4x4x3"),

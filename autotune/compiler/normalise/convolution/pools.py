@@ -18,7 +18,7 @@ from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, read_index
-from autotune.compiler.ir.values import fill_of
+from autotune.compiler.ir.values import fill_of, permutation_of
 from autotune.compiler.normalise.convolution.channels_first import (
     MOST_SIDE,
     MOST_TAPS,
@@ -26,9 +26,12 @@ from autotune.compiler.normalise.convolution.channels_first import (
     maximum,
     read_by,
 )
+from autotune.compiler.normalise.convolution.volumes_last import BACK, LAST
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
-from autotune.compiler.normalise.emit import dims, generic
+from autotune.compiler.normalise.convolution.windows import before_transpose, steps_of
+from autotune.compiler.normalise.emit import dims, generic, permuted
 
+VOLUMES = {"linalg.pooling_ndhwc_max": "arith.maximumf", "linalg.pooling_ndhwc_sum": "arith.addf"}
 COMBINED = {"arith.maximumf": True, "arith.addf": False}  # combiners, and whether each is a maximum
 
 
@@ -52,17 +55,51 @@ class PoolAxis:
 
 
 def write_pools(module: ir.Module) -> None:
-    """Rewrite generic pools of f32 with channels first as element-wise operations, in place."""
+    """Rewrite pools of f32 with channels first, and those over transposed volumes, as element-wise ops, in place."""
     for op in every_op(module):
-        axes = axes_of(op)
-        if not axes:
-            continue
+        if axes := axes_of(op):
+            op.results[0].replace_all_uses_with(write_pool(op, op.operands[0], axes, is_maximum=is_maximum_of(op)))
+            op.erase()
+        elif axes := axes_of_volumes(op):
+            source = before_transpose(op.operands[0], LAST)
+            write_volumes_first(op, write_pool(op, source, axes, is_maximum=COMBINED[VOLUMES[op.name]]))
+
+
+def write_pool(op: ir.Operation, x: ir.Value, axes: Sequence[PoolAxis], *, is_maximum: bool) -> ir.Value:
+    """Build the pool of a tensor with channels first, before an operation."""
+    with ir.InsertionPoint(op), op.location:
+        for parts in parts_of(axes):
+            x = write_along(x, axes, parts, is_maximum=is_maximum)
+    return x
+
+
+def axes_of_volumes(op: ir.Operation) -> list[PoolAxis]:
+    """Return the windows along (n, c, d, h, w) of a pool of volumes that were transposed from that; empty otherwise.
+
+    Importers transpose volumes for the named pools of upstream, which have channels last.
+    """
+    if op.name not in VOLUMES or before_transpose(op.operands[0], LAST) is None or not all(map(holds_f32, op.operands)):
+        return []
+    start = fill_of(op.operands[2])
+    if start is None or not is_neutral(start.operands[0], COMBINED[VOLUMES[op.name]]):
+        return []
+    batch, *windows, channels = op.results[0].type.shape
+    steps = zip(windows, steps_of(op, "strides"), op.operands[1].type.shape, steps_of(op, "dilations"), strict=True)
+    axes = [PoolAxis(size, stride, side=side, dilation=dilation) for size, stride, side, dilation in steps]
+    return [PoolAxis(batch, 1), PoolAxis(channels, 1), *axes] if max(axis.side for axis in axes) <= MOST_SIDE else []
+
+
+def write_volumes_first(op: ir.Operation, value: ir.Value) -> None:
+    """Replace the result of a pool with channels last by a tensor with channels first; erases the pool."""
+    users = [use.owner.operation for use in op.results[0].uses]
+    backward = [user for user in users if permutation_of(user) == list(BACK)]
+    for user in backward:
+        user.results[0].replace_all_uses_with(value)
+        user.erase()
+    if len(backward) < len(users):
         with ir.InsertionPoint(op), op.location:
-            value = op.operands[0]
-            for parts in parts_of(axes):
-                value = write_along(value, axes, parts, is_maximum=is_maximum_of(op))
-        op.results[0].replace_all_uses_with(value)
-        op.erase()
+            op.results[0].replace_all_uses_with(permuted(value, LAST))
+    op.erase()
 
 
 def axes_of(op: ir.Operation) -> list[PoolAxis]:

@@ -27,7 +27,8 @@ from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
 
 LAST, BACK, KERNEL = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3), (2, 3, 4, 1, 0)
 REGISTERS = 28  # accumulators of a register tile: positions of a row times vectors of channels
-MOVED = 1.0  # cost of transposing an element, in blocks of 8 x 8, in vector multiply-adds
+MOVED, FAR = 1.0, 4.0  # cost of transposing an element, in vector multiply-adds: within a cache, and beyond it
+CACHE = 1 << 18  # elements that an L2 cache surely holds
 
 
 def turn_volumes(module: ir.Module) -> None:
@@ -45,7 +46,8 @@ def is_faster_last(op: ir.Operation) -> bool:
     transposed_elements = prod(shape) + sum(
         prod(value.type.shape) for value in (source_of(op), op.operands[1]) if not is_constant(value)
     )
-    return bool(products_of_channels(op) + MOVED * transposed_elements < products_along_rows(op))
+    moved = FAR if transposed_elements > CACHE else MOVED
+    return bool(products_of_channels(op) + moved * transposed_elements < products_along_rows(op))
 
 
 def products_along_rows(op: ir.Operation) -> float:
