@@ -34,6 +34,7 @@ LANES = ORDERS[1]
 BYTES = 4
 NEAR = 1.05  # of the fastest tile's cycles, within which a tile with fewer loads is preferred
 MOST_ROWS = 28  # of a register tile that has all rows; with one vector per row, accumulators fill 32 registers
+RUN = 64  # elements that are read at a time from each row of an operand beyond L2
 UNEVEN = 3 / 4  # factor on the score of a tile that does not divide its positions: its consumers need larger blocks
 
 
@@ -80,7 +81,8 @@ class SlidingWindow(Family):
         """Return the register tile of an equivalent product; channels outermost if the kernel does not stay in L2.
 
         If all positions share the rows' operand, as the filters of a convolution along rows do, rows are outermost:
-        part of them stays in L1 during the loop over positions, and each row is written contiguously.
+        part of them stays in L1 during the loop over positions, and each row is written contiguously. Rows that are
+        all in one tile have no such loop; vectors beyond L2 are read once for all rows.
         """
         (op, lanes), space = window_op(task), self.space(task, machine)
         sizes = op.nest.sizes
@@ -93,12 +95,16 @@ class SlidingWindow(Family):
             for r in values["rows"]
             for w in values["width"]
         ]
+        far = is_read_from_memory(op, lanes, machine)
         if is_streamed(op, lanes, machine):
             best = widest(tiles, machine)
         else:
-            best = fastest(like, tiles, machine, is_masked="ends" in values)
+            best = fastest(like, tiles, machine, is_masked="ends" in values, far=far)
         large = BYTES * summed * like.n > machine.l2_bytes // 2
-        outside = ORDERS[-1] if shares_rows(op, lanes) else ORDERS[large]
+        if shares_rows(op, lanes) and sizes[lanes.row or 0] > best.rows:
+            outside = ORDERS[0] if far else ORDERS[-1]
+        else:
+            outside = ORDERS[large]
         config: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
         if "ends" in values:
             config = {**config, "ends": MASKED}
@@ -148,20 +154,36 @@ def widest(tiles: Sequence[RegisterTile], machine: Machine) -> RegisterTile:
     return max(candidates, key=lambda tile: tile.columns)
 
 
-def fastest(like: Contraction, tiles: Sequence[RegisterTile], machine: Machine, *, is_masked: bool) -> RegisterTile:
-    """Return the valid tile with the fewest cycles; among those nearly as fast, the one with the best score."""
-    tile_cycles = {tile: cycles(like, tile, machine, is_masked=is_masked) for tile in tiles if fits(tile, machine)}
+def fastest(
+    like: Contraction, tiles: Sequence[RegisterTile], machine: Machine, *, is_masked: bool, far: bool = False
+) -> RegisterTile:
+    """Return the valid tile with the fewest cycles; among those nearly as fast, the one with the best score.
+
+    Args:
+        like: Product that is computed.
+        tiles: Candidates.
+        machine: Host that the schedule is for.
+        is_masked: Whether remainders are masked vectors.
+        far: Whether the kernel comes from beyond L2, in long runs: wider tiles are then preferred.
+    """
+    fitting = [tile for tile in tiles if fits(tile, machine)]
+    tile_cycles = {tile: cycles(like, tile, machine, is_masked=is_masked, far=far) for tile in fitting}
     candidates = [tile for tile, tile_count in tile_cycles.items() if tile_count <= NEAR * min(tile_cycles.values())]
-    return max(candidates, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
+
+    def rank(tile: RegisterTile) -> tuple[int, float]:
+        uneven = 1 if like.m % tile.rows == 0 else UNEVEN
+        return min(tile.columns, RUN if far else 0), score(like, tile, machine) * uneven
+
+    return max(candidates, key=rank)
 
 
-def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked: bool) -> float:
+def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked: bool, far: bool = False) -> float:
     """Estimate the cycles of one step of the sums for all rows and lanes, including remainders of the tiles.
 
     Each tile is bound by the throughput of its multiply-adds, by their latency, by its loads, or by loading its row of
-    the kernel from L2, whichever is longest.
+    the kernel from L2, whichever is longest. A kernel from beyond L2 costs all tiles the same.
     """
-    l2 = BYTES * like.k * tile.columns > machine.l1_bytes // 2
+    l2 = BYTES * like.k * tile.columns > machine.l1_bytes // 2 and not far
     lanes = cut(like.n, 0, tile.columns, powers_of_two=True, masked=machine.lanes if is_masked else 0)
     total = 0.0
     for rows, part in product(cut(like.m, 0, tile.rows), lanes):
@@ -181,6 +203,14 @@ def is_streamed(op: Op, lanes: Lanes, machine: Machine) -> bool:
     else:
         once = sorted(loop for terms in op.operands[0].terms for loop, _ in terms) == all_loops
     return once and BYTES * prod(op.nest.sizes) > machine.l2_bytes
+
+
+def is_read_from_memory(op: Op, lanes: Lanes, machine: Machine) -> bool:
+    """Return whether vectors come from an array beyond L2 that is no weight, as the input of a convolution along rows.
+
+    Long runs of each of its rows are then read at a time: a channel of an image is one stream of many.
+    """
+    return lanes.products and not lanes.constant_b and BYTES * prod(op.operands[1].shape) > machine.l2_bytes
 
 
 def shares_rows(op: Op, lanes: Lanes) -> bool:

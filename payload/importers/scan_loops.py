@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch_mlir.ir import Module, Operation, Type, Value
 
 SCAN = "tm_tensor.scan"
-OF_ROWS, OF_COLUMNS = (4, 2), (16, 8, 4, 2)  # unroll factors; rows are not contiguous, 16 columns fill a cache line
+OF_ROWS, OF_COLUMNS = (4, 2), (32, 16, 8, 4, 2)  # unroll factors; columns are contiguous, and fill two cache lines
 Piece = tuple[int, int, int]  # bounds and step of a loop
 WIDER = {"f32": "f64", "f16": "f32", "bf16": "f32"}  # accumulator type of an element type
 

@@ -317,3 +317,25 @@ def test_the_next_panel_of_a_kernel_beyond_l2_is_fetched_while_one_is_worked_on(
     assert [text.count("memref.prefetch") >= len(tasks) for text in texts] == [True, False]
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def default_of(text, folder, l2_bytes):
+    """The default config of the convolution in a text, on this machine with another L2."""
+    folder.mkdir()
+    machine = replace(this_machine(), l2_bytes=l2_bytes)
+    (task,) = [task for task in partition(loaded(folder, text)).tasks if family_for(task) is SLIDING_WINDOW]
+    return SLIDING_WINDOW.default(task, machine)
+
+
+def test_an_image_beyond_l2_is_read_in_longer_runs_and_once_for_all_filters(tmp_path):
+    text = conv_text((1, 125, 60, 60), (10, 125, 2, 2), stride=1, gap=1, pad=0)
+    near, far = (default_of(text, tmp_path / str(size), size) for size in (1 << 22, 1 << 18))
+    assert far["width"] > near["width"]
+    assert far["outside"] == "places"
+    assert near["outside"] != "places"
+
+
+def test_a_kernel_beyond_l2_is_read_in_order_if_all_positions_are_one_tile(tmp_path):
+    text = conv_text((1, 40, 4, 5), (83, 40, 3, 3), stride=2, gap=1, pad=0)
+    config = default_of(text, tmp_path / "one", 1 << 16)
+    assert (config["rows"], config["outside"]) == (2, "lanes")
