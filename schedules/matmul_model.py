@@ -54,6 +54,8 @@ COPIED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # copies pass through L1, and
 # With many rows, A passes through L2 once for every block of B: the larger the block, the fewer passes.
 TALL_STORED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # L2 also holds the next block of B
 TALL_COPIED_SHARES = Shares(strip=3 / 16, block=1 / 2)  # one copy serves many rows: nothing is prefetched
+RUN_OF_COPY, LEAST_PANELS = 512, 4  # elements of a row of a transposed B that are copied at a time; panels in a block
+FEW_COPIED_ROWS = 16
 BLOCK_OF_TILES = 5 / 8  # of L2, by B: k of packed lanes is not tiled, and a matrix unit stalls on loads from beyond L2
 
 SHARES = {
@@ -192,9 +194,12 @@ def fill_caches(
     shares = SHARES[c.constant_b, tall]
     strip = max(tile.rows, LINE) if c.transposed_a else tile.rows  # transposed A: a cache line holds LINE rows of one k
     most_k = c.k if streamed else int(machine.l1_bytes * shares.strip) // BYTES // strip
+    block = int(machine.l2_bytes * shares.block)
+    if is_mostly_copied(c, machine) and block // 2 >= BYTES * RUN_OF_COPY * LEAST_PANELS * tile.columns:
+        most_k, block = max(most_k, RUN_OF_COPY), block // 2
     tile_k = largest(values["tile_k"], c.k, 1, most_k)
     main_k = cut(c.k, tile_k, 1)[0]
-    most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
+    most_n = c.n if streamed else block // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
     pack_b = packing(c, machine)
     panels = tile.vectors if pack_b == "panels" else 0
@@ -214,6 +219,12 @@ def fill_caches(
     }
     fetches = may_fetch(c, {**config, **ends}) and (c.constant_b or not tall)
     return {**config, "prefetch": fetches, **ends}
+
+
+def is_mostly_copied(c: Contraction, machine: Machine) -> bool:
+    """Return whether copying a transposed B from beyond L2 into panels takes longer than multiplying the rows by it."""
+    is_copied = c.transposed_b and not c.constant_b and not c.precision
+    return is_copied and c.m <= FEW_COPIED_ROWS and BYTES * c.k * c.n > machine.l2_bytes
 
 
 def blocks_of_tiles(c: Contraction, config: Config, space: Space, machine: Machine) -> Config:

@@ -97,3 +97,15 @@ def test_most_of_a_transposed_b_is_turned_once_for_all_rows(machine, m, n, k):
     assert config["pack_b"] == "panels"
     tile = RegisterTile(int(config["register_m"]), int(config["register_n"]), int(config["vector_width"]))
     assert gathered(c, tile, machine) <= 1 / 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_transposed_b_beyond_l2_that_meets_few_rows_is_copied_in_long_runs_that_stay_in_l2(kind):
+    for l2 in L2:
+        machine = SIMULATED[f"{kind}-{l2 >> 10}k"]
+        layout = {"transposed_a": True, "transposed_b": True}
+        _, columns, depth = tiles((9, 4096, 4096), machine, **layout)
+        *_, short = tiles((64, 4096, 4096), machine, **layout)
+        assert 4 * columns * depth <= machine.l2_bytes / 4
+        if l2 >= 2 << 20:
+            assert depth >= 512 > short
