@@ -77,7 +77,7 @@ def examine(pairs: int = A_A_PAIRS, threads: int = 1) -> Diagnosis:
         fork = worker.call(fork_seconds, machine) if threads > 1 else 0.0
         watch = Watch()
         floor = measure_noise(machine, worker, pairs)
-        advice = (*why, *advise(floor, machine.cores, watch.read()))
+        advice = (*why, *advise(floor, machine.cores, worker.cores, watch.read()))
         holes = find_holes(worker)
     missing = tuple(find_missing())
     return Diagnosis(

@@ -108,6 +108,11 @@ class Worker(Closing):
         self._is_ours = True
         OPEN.add(self)
 
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """CPUs that the process is pinned to."""
+        return self._claim.cores
+
     def close(self) -> None:
         """Stop the process immediately, and release its folder and cores."""
         if not self._is_ours:

@@ -12,6 +12,7 @@ import pytest
 from autotune.core.errors import MachineError
 from autotune.core.host.machine import this_machine
 from autotune.core.stats import is_different, relative_difference
+from autotune.worker.bench import disturbance
 from autotune.worker.bench.disturbance import Disturbance, Watch, advise
 from autotune.worker.bench.noise import LEAST_FLOOR, NoisePair, floor_of, read_floor, write_floor
 
@@ -112,9 +113,21 @@ def test_kept_floor_is_read_on_its_own_machine_only(tmp_path):
 
 
 def test_noisy_machine_is_told_what_to_change():
-    said = " ".join(advise(0.12, 1, Disturbance(stolen=0.2, others=1.4, loudest="cc1 (77), 80% of a core")))
-    for word in ("12.0%", "one core", "hypervisor takes 20%", "cc1 (77)"):
+    said = " ".join(advise(0.12, 1, (3,), Disturbance(stolen=0.2, others=1.4, loudest="cc1 (77), 80% of a core")))
+    for word in ("12.0%", "one core", "hypervisor takes 20%", "cc1 (77)", "keep them off core 3, where"):
         assert word in said
+
+
+def test_advice_is_about_the_cores_that_are_measured_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(disturbance, "CPUS", tmp_path)
+    for core, siblings in ((0, "0-1"), (1, "0-1"), (2, "2"), (7, "3,7")):
+        (tmp_path / f"cpu{core}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{core}" / "topology" / "thread_siblings_list").write_text(f"{siblings}\n")
+    assert advise(0.01, 8, (2,)) == []
+    assert [line.split(":")[0] for line in advise(0.01, 8, (1, 2))] == [
+        "core 1, where candidates run, shares its units with 0-1"
+    ]
+    assert len(advise(0.01, 8, (1, 7))) == 2
 
 
 def test_watch_sees_others_and_not_us():

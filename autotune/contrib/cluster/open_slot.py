@@ -54,7 +54,7 @@ def open_slot(threads: int = 1) -> OpenSlot:
         floor = floor_of(pairs)
         memory, compute = (quiet_time((*pair.a, *pair.b)) for pair in pairs)
         slot = Slot(machine.fingerprint, software(threads), machine.isa, threads, floor, compute, memory)
-        advice = (*why, *advise(floor, machine.cores))
+        advice = (*why, *advise(floor, machine.cores, cores))
         return OpenSlot(slot, machine, cores, worker, tuple(find_missing()), advice, stack.pop_all().close)
 
 

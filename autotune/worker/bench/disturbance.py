@@ -1,7 +1,7 @@
 """Disturbance of measurements: what else uses the machine, and advice for steadier times."""
 
-import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,8 +58,15 @@ class Watch:
         return Disturbance(stolen, sum(used.values()), loudest)
 
 
-def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> list[str]:
-    """Return advice for steadier measurements, one sentence each."""
+def advise(floor: float, cores: int, measured: Sequence[int], disturbance: Disturbance | None = None) -> list[str]:
+    """Return advice for steadier measurements, one sentence each.
+
+    Args:
+        floor: Noise floor, a relative difference.
+        cores: Number of CPUs that this process may run on.
+        measured: CPUs that candidates run on.
+        disturbance: CPU use by others during the measurement of the noise floor; `None` if it is unknown.
+    """
     advice = []
     if cores == 1:
         advice.append("one core: the tuner and the candidate share it; expect more noise and fewer trials a minute")
@@ -70,7 +77,7 @@ def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> 
     if disturbance is not None and disturbance.loudest:
         advice.append(
             f"other processes take {disturbance.others:.0%} of a core, most of it {disturbance.loudest}: stop them, or "
-            "keep them off the highest core, where candidates run unless another tuner does"
+            f"keep them off {numbered(measured)}, where candidates run"
         )
     if disturbance is not None and disturbance.stolen > STOLEN:
         advice.append(
@@ -79,14 +86,18 @@ def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> 
     governor = CPUS / "cpu0/cpufreq/scaling_governor"
     if governor.exists() and (name := governor.read_text(encoding="utf-8").strip()) != "performance":
         advice.append(f"CPU frequency governor is {name!r}; 'performance' gives steadier times")
-    if siblings := shared_core():
-        advice.append(f"core {siblings[0]}, where candidates run, shares its units with {siblings[1]}: leave that idle")
+    for core in measured:
+        if (siblings := hyper_threads(core)) != str(core):
+            advice.append(f"core {core}, where candidates run, shares its units with {siblings}: leave that idle")
     return advice
 
 
-def shared_core() -> tuple[int, str] | None:
-    """Return the core that candidates run on and its hyper-threads, if it has several; else `None`."""
-    core = max(os.sched_getaffinity(0))
+def numbered(cores: Sequence[int]) -> str:
+    """Name some cores by their numbers."""
+    return f"core{'s' * (len(cores) > 1)} {', '.join(map(str, cores))}"
+
+
+def hyper_threads(core: int) -> str:
+    """Return the CPUs that share the units of a core, itself included, as the system lists them."""
     path = CPUS / f"cpu{core}/topology/thread_siblings_list"
-    siblings = path.read_text(encoding="utf-8").strip() if path.exists() else str(core)
-    return (core, siblings) if siblings != str(core) else None
+    return path.read_text(encoding="utf-8").strip() if path.exists() else str(core)
