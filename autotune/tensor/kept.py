@@ -11,7 +11,8 @@ from pathlib import Path
 
 from autotune.compiler.lowering.text import LoweredProgram
 from autotune.compiler.panel_weight import PanelWeight
-from autotune.core.host.files import read_file, replace_file
+from autotune.core.host.files import read_file
+from autotune.core.host.whole_file import write_file
 from autotune.worker.loading.paths import cache
 
 FORMAT = 1  # 1: hash of the rest, a line; JSON of text, weights, threads
@@ -50,11 +51,11 @@ def keep(key: str, program: LoweredProgram) -> None:
     with suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
         forget_oldest()
-        replace_file(folder() / key, hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+        write_file(folder() / key, hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
 
 
 def forget_oldest() -> None:
     """Delete the oldest files to make room for another one."""
-    files = sorted(folder().iterdir(), key=lambda path: path.stat().st_mtime)
+    files = sorted((path for path in folder().iterdir() if path.is_file()), key=lambda path: path.stat().st_mtime)
     for path in files[: max(0, len(files) - MOST_FILES + 1)]:
         path.unlink(missing_ok=True)

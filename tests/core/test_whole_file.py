@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from autotune.core.host.files import replace_file
 from autotune.core.host.whole_file import whole_file, write_file
 
 
@@ -78,8 +77,8 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path, name):
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_a_kept_file_that_has_no_room_leaves_nothing(tmp_path, monkeypatch):
+def test_a_file_that_has_no_room_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="No space left"):
-        replace_file(tmp_path / "kept", b"data")
+        write_file(tmp_path / "kept", b"data")
     assert os.listdir(tmp_path) == []

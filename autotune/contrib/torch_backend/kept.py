@@ -20,7 +20,8 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.compiler.panel_weight import PanelWeight
-from autotune.core.host.files import read_file, replace_file
+from autotune.core.host.files import read_file
+from autotune.core.host.whole_file import write_file
 from autotune.core.payload import DTYPES, Array
 
 FORMAT = 2  # 2: constants in the order of their indices; where that was another one than of memory, 1 had them mixed up
@@ -216,4 +217,5 @@ def keep_refusal(path: Path, why: str) -> None:
 def keep_text(path: Path, text: str) -> None:
     """Write a text, if that can be done."""
     with suppress(OSError):
-        replace_file(path, text.encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, text)

@@ -7,7 +7,6 @@ A FIFO would block forever, a device such as ``/dev/zero`` would never end. Viol
 import errno
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from autotune.core.errors import AutotuneError
@@ -71,23 +70,6 @@ def holds(folder: str | Path, name: str) -> bool:
     return os.path.isfile(os.path.join(folder, name))  # unlike `Path.is_file`, it does not raise
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace a file atomically; missing parent folders are created.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.replace(file.name, path)
-        except OSError:
-            os.unlink(file.name)
-            raise
-
-
 def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[AutotuneError]) -> str:
     """Read the text of a regular file that a user names.
 
@@ -124,16 +106,16 @@ def check_file(path: str | Path, most_bytes: int | None = None) -> None:
     check_status(os.stat(path), path, most_bytes)
 
 
-def check_status(found: os.stat_result, path: str | Path, most_bytes: int | None) -> None:
+def check_status(status: os.stat_result, path: str | Path, most_bytes: int | None) -> None:
     """Raise unless a status is that of a regular file of bounded size.
 
     Raises:
         OSError: The path is no regular file, or is too large.
     """
-    if not stat.S_ISREG(found.st_mode):
-        kind = KINDS.get(stat.S_IFMT(found.st_mode), "no file")
+    if not stat.S_ISREG(status.st_mode):
+        kind = KINDS.get(stat.S_IFMT(status.st_mode), "no file")
         raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
-    if most_bytes is not None and found.st_size > most_bytes:
+    if most_bytes is not None and status.st_size > most_bytes:
         raise too_large(path, most_bytes)
 
 
