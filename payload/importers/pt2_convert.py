@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.core.host.tensor_file import digest_of
+from autotune.core.host.tensor_file import hash_file
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
 from payload.importers import pt2_indices, pt2_order
@@ -115,7 +115,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     described = ImportedModel(
         arguments=arguments,
         source=path.name,
-        sha256=digest_of(path),
+        sha256=hash_file(path),
         importer="pt2",
         oracle="torch in float64",
         versions=versions_of("torch-mlir", "torch", "numpy"),

@@ -15,7 +15,7 @@ from autotune.contrib.quantised.llama import arguments, write_llama
 from autotune.contrib.quantised.llama_config import LlamaConfig, read_config
 from autotune.contrib.quantised.llama_reference import LlamaReference
 from autotune.contrib.quantised.llama_weights import LlamaWeights, take_weights
-from autotune.core.host.tensor_file import digest_of
+from autotune.core.host.tensor_file import hash_file
 from autotune.core.payload import Argument, Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
 from payload.importers.converter import run_converter, say_stage
@@ -44,7 +44,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     model = ImportedModel(
         arguments=tuple(model_argument(argument, weights.arrays) for argument in signature),
         source=path.name,
-        sha256=digest_of(path),
+        sha256=hash_file(path),
         importer="gguf",
         oracle=ORACLE,
         versions=versions_of("gguf", "numpy"),

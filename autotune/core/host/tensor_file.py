@@ -118,7 +118,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
         if length > min(MOST_HEADER, size - SIZE_BYTES):
             raise ValueError("it must be a safetensors file, its header does not fit")
         try:
-            header = json.loads(file.read(length).decode(), object_pairs_hook=without_twins)
+            header = json.loads(file.read(length).decode(), object_pairs_hook=without_duplicates)
             entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
             check_cover([tuple(entry["data_offsets"]) for entry in entries.values()], size - SIZE_BYTES - length)
             supported = {name: entry for name, entry in entries.items() if entry["dtype"] in KINDS}
@@ -127,7 +127,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
             raise ValueError("it must be a safetensors file, its header is none") from error
 
 
-def without_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object, whose names must be distinct and printable.
 
     Raises:
@@ -226,17 +226,17 @@ def hash_file(path: Path) -> str:
     check_file(path)
     now = path.stat()
     if time.time_ns() - now.st_ctime_ns < STEADY_NS:  # a later write may have the same time stamp
-        return digest_of(path)
-    return kept_digest(path, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+        return hash_contents(path)
+    return cached_hash(path, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
 
 
 @lru_cache(MOST_HASHES)
-def kept_digest(path: Path, version: tuple[int, ...]) -> str:
+def cached_hash(path: Path, version: tuple[int, ...]) -> str:
     """Return the hex sha256 of a file, cached by its version."""
-    return digest_of(path)
+    return hash_contents(path)
 
 
-def digest_of(path: Path) -> str:
+def hash_contents(path: Path) -> str:
     """Return the hex sha256 of a file's current contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -23,7 +23,7 @@ from autotune.contrib.sizes.plan import SizeCosts, choose, costs_of, needed, pla
 from autotune.contrib.sizes.proof import Dim, Prover
 from autotune.contrib.sizes.tuning import tune_sized
 from autotune.core.errors import PayloadError
-from autotune.core.host.tensor_file import kept_digest
+from autotune.core.host.tensor_file import cached_hash
 from autotune.core.listener import Listener
 from autotune.store.store import trials
 from autotune.tuning.options import TuneOptions
@@ -255,11 +255,11 @@ def test_verbs_that_take_one_size_name_one(folder, refused, verb):
 
 def test_weights_are_hashed_once_for_all_sizes_of_a_folder(folder, monkeypatch):
     monkeypatch.setattr("autotune.core.host.tensor_file.STEADY_NS", 0)
-    kept_digest.cache_clear()
+    cached_hash.cache_clear()
     model = read_sized(folder)
     for number in range(len(model.sizes)):
         prepare(folder, model, number)
-    found = kept_digest.cache_info()
+    found = cached_hash.cache_info()
     assert (found.misses, found.hits) == (1, len(model.sizes) - 1)
 
 
