@@ -64,7 +64,7 @@ def show_budget(console: Console, winner: Winner) -> None:
     rows = []
     for task in winner.rounded:
         others = ", ".join(f"{name} {duration(seconds)}" for name, seconds in task.seconds_in.items())
-        rows.append(TextRow(task.name, (task.precision, duration(task.seconds), f"{task.error:.1e}"), others))
+        rows.append(TextRow(task.name, (task.family, duration(task.seconds), f"{task.error:.1e}"), others))
     show_table(
         console, Table("task", (Column("precision"), Column("in all"), Column("error")), tuple(rows), "otherwise")
     )

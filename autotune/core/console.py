@@ -5,7 +5,7 @@ from rich.text import Text
 
 from autotune.core.printable import is_plain, lines
 
-USUAL_WIDTH = 80  # characters of a line
+WIDTH = 80  # characters of a line where the terminal does not say its width
 
 
 class PrintableText(RenderHook):
@@ -30,7 +30,7 @@ def terminal(*, stderr: bool = False) -> Console:
     """Return a console that prints text literally, without markup or control characters."""
     console = VerbConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.width:  # COLUMNS=0 means unknown
-        console.width = USUAL_WIDTH
+        console.width = WIDTH
     console.push_render_hook(PrintableText())
     return console
 

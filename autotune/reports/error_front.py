@@ -13,13 +13,13 @@ class FrontPoint:
 
     Attributes:
         exact: Name of the task that is in f32 from this point on; empty for the recorded model.
-        precision: Name of the family that rounded the task's operands.
+        family: Name of the family that rounded the task's operands.
         error: Largest error, relative to the largest value of an output.
         seconds: Time in seconds per call.
     """
 
     exact: str
-    precision: str
+    family: str
     error: float
     seconds: float
 
@@ -41,7 +41,7 @@ def error_front(winner: Winner) -> tuple[FrontPoint, ...]:
     for task, exact in sorted(steps, key=lambda step: price(*step)):
         squares, seconds = squares - task.error**2, seconds + exact - task.seconds
         error = winner.spent * sqrt(max(0.0, squares) / total) if total else 0.0
-        points.append(FrontPoint(task.name, task.precision, error, seconds))
+        points.append(FrontPoint(task.name, task.family, error, seconds))
     return tuple(points)
 
 

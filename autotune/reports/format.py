@@ -5,21 +5,20 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
-from autotune.core.console import duration, terminal
+from autotune.core.console import WIDTH, duration, terminal
 from autotune.core.payload import REFERENCE
 from autotune.core.stats import Interval
 from autotune.core.winner_time import ROOF_ERROR
 
-PIPE_WIDTH = 80
 WORTH_SAYING = 0.02  # share of a call's time
 MOST_NAMED = 4
 
 
 def out() -> Console:
-    """Return the console for results on stdout; without a terminal, its width is ``COLUMNS`` or `PIPE_WIDTH`."""
+    """Return the console for results on stdout; without a terminal, its width is ``COLUMNS`` or 80."""
     console = terminal()
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
-        console.width = PIPE_WIDTH
+        console.width = WIDTH
     return console
 
 

@@ -12,6 +12,7 @@ from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.stages import COMPILED
 from autotune.compiler.lowering.steps import SCHEDULING
 from autotune.core.candidate import Candidate
+from autotune.core.console import WIDTH
 from autotune.core.errors import PayloadError, RuleError, ScheduleError
 from autotune.core.host.files import holds
 from autotune.core.host.machine import Machine, this_machine
@@ -33,7 +34,7 @@ from autotune.tuning.stages.user_script import dry_run_all, open_own, own_of, ow
 from autotune.worker.loading.reading import ScriptFile, compile_to, open_payload, script_text
 
 DEFAULT = "default"
-WIDTH, INDENT = 80, "    "  # of lines with knobs
+INDENT = "    "  # of lines with knobs
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
 
 

@@ -51,14 +51,14 @@ class RoundedTask:
 
     Attributes:
         name: Readable name, as in `TimedTask`.
-        precision: Family of the task, which determines the precision of the rounded operands.
+        family: Family of the task, which determines the precision of the rounded operands.
         seconds: Seconds of all executions in a call, measured with the single task in the final race.
         seconds_in: Seconds with the best config of other families and back ends, likewise, by name.
         error: Error of the whole with only this task rounded, relative to the largest value of an output.
     """
 
     name: str
-    precision: str
+    family: str
     seconds: float
     seconds_in: dict[str, float]
     error: float

@@ -36,7 +36,7 @@ ALONE = RoundedTask("alone", "bf16", 2.0, {"int8": 1.5}, 12e-3)
 
 def test_tasks_go_back_to_f32_where_that_costs_least_for_what_it_regains():
     points = error_front(replace(EMPTY, rounded=(DEAR, CHEAP), spent=5e-3))
-    assert [(p.exact, p.precision, p.seconds) for p in points] == [
+    assert [(p.exact, p.family, p.seconds) for p in points] == [
         ("", "", 10),
         ("cheap", "bf16", 11),
         ("dear", "int8", 19),

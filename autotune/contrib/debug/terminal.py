@@ -7,11 +7,11 @@ from textwrap import wrap
 
 from autotune.contrib.debug.nest_cost import NestCost, cache_of
 from autotune.contrib.debug.recording import INVALID, DebugRecording, Handle, TransformStep
+from autotune.core.console import WIDTH
 from autotune.core.host.machine import this_machine
 from autotune.core.printable import lines as plain
 from autotune.reports.format import size
 
-WIDTH = 80
 MOST_HANDLES = 12
 CONTEXT = 2  # lines around a change
 

@@ -50,7 +50,7 @@ def step_row(before: FrontPoint, point: FrontPoint) -> TableRow:
     """Return the row of a step in which one more task is in f32."""
     slowdown = TableCell(duration(point.seconds - before.seconds))
     return TableRow(
-        [TableCell(point.exact), TableCell(point.precision), time_cell(point.seconds), slowdown, error_cell(point)]
+        [TableCell(point.exact), TableCell(point.family), time_cell(point.seconds), slowdown, error_cell(point)]
     )
 
 
