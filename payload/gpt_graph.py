@@ -7,7 +7,7 @@ cache. The residual stream has B T rows, where B or T is 1.
 from autotune.core.ops.graph import Graph, GraphWriter
 from autotune.core.payload import Argument
 from payload.config import GPTConfig
-from payload.rowwise import LAYER_NORM_EPSILON
+from payload.reference import LAYER_NORM_EPSILON
 from payload.storage import SUMMED, declare_stored
 from payload.weights import BLOCK, declare_plain
 

@@ -14,7 +14,8 @@ from payload import reference
 from payload.builder import write_function, write_module
 from payload.config import check_size, read_numbers, read_switch, with_parameters, write_spec
 from payload.lowering import lower
-from payload.rowwise import LAYER_NORM_EPSILON, seen_pairs
+from payload.reference import LAYER_NORM_EPSILON
+from payload.rowwise import seen_pairs
 
 SWITCHES = ("transpose_b", "constant_b", "causal")
 MATMUL = {"m": 512, "n": 512, "k": 512, "transpose_b": 0, "constant_b": 0}

@@ -8,8 +8,8 @@ import math
 from autotune.core.payload import MASKED
 from payload import ops
 from payload.builder import Builder, Value
+from payload.reference import LAYER_NORM_EPSILON
 
-LAYER_NORM_EPSILON = 1e-5
 MINUS_INFINITY = "0xFF800000"
 
 

@@ -7,8 +7,7 @@ from typing import ClassVar
 from payload import reference, rowwise
 from payload.builder import Builder, Value
 from payload.dialect.op import Cost, Kind, Kinds, moved, need, need_row, need_tensors
-from payload.reference import Array
-from payload.rowwise import LAYER_NORM_EPSILON
+from payload.reference import LAYER_NORM_EPSILON, Array
 
 
 def need_epsilon(epsilon: float) -> None:
