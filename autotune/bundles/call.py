@@ -167,13 +167,13 @@ def compile_payload(
         except CompileError:
             if not scheduled:
                 raise
-            function = where_it_compiles(parts, payload, machine, listener)
+            function = compile_fallback(parts, payload, machine, listener)
         if verify:
             check_recorded(payload, function)
         return function
 
 
-def where_it_compiles(parts: Partition, payload: Payload, machine: Machine, listener: Listener) -> PayloadFunction:
+def compile_fallback(parts: Partition, payload: Payload, machine: Machine, listener: Listener) -> PayloadFunction:
     """Compile a payload that does not compile with the default configs of all its tasks.
 
     Args:
@@ -187,7 +187,7 @@ def where_it_compiles(parts: Partition, payload: Payload, machine: Machine, list
     """
     tell_stage("compiling each task alone, as the whole does not compile")
     try:
-        return PayloadFunction(payload, default_where_it_compiles(parts, machine, listener), machine)
+        return PayloadFunction(payload, compilable_default(parts, machine, listener), machine)
     except CompileError as error:
         listener.note(f"{payload.name}: default configs compile alone, not together ({error}); plain lowering instead")
         tell_stage("compiling the whole by plain loops")
@@ -212,10 +212,10 @@ def compile_default(
     try:
         return compile_candidate(payload, default_candidate(parts, machine, choose))
     except CompileError:
-        return compile_candidate(payload, default_where_it_compiles(parts, machine, listener, choose))
+        return compile_candidate(payload, compilable_default(parts, machine, listener, choose))
 
 
-def default_where_it_compiles(
+def compilable_default(
     parts: Partition,
     machine: Machine,
     listener: Listener,

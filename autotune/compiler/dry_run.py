@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from mlir import ir
 
 from autotune.compiler.ir.module import context, every_op, parse, run_passes
+from autotune.compiler.ir.scripts import MAIN
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import BEFORE_SCRIPT, take_step
 from autotune.compiler.passes.empty_handles import HANDLES, neighbours
 from autotune.compiler.script.apply import run_script
 from autotune.compiler.script.instantiate import write_concrete
 from autotune.compiler.script.trace import captured, written_to
-from autotune.compiler.script.user_module import MAIN, location_of, sequences_of
+from autotune.compiler.script.user_module import location_of, sequences_of
 from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
 from autotune.core.scripts.marks import FOREIGN

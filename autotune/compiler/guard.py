@@ -20,14 +20,14 @@ OPEN = "open.mlir"  # the user's parametric script, as written; it is never comp
 RULES = "rules.mlir"  # rewrite patterns that were applied to the payload before it was partitioned
 
 
-def check_pipeline(where: str, what: str, pipeline: str, allowed: set[str] = PASSES) -> None:
+def check_pipeline(where: str, source: str, pipeline: str, allowed: set[str] = PASSES) -> None:
     """Reject a pass pipeline that contains a pass outside the allowed set.
 
     Raises:
         BundleError: The pipeline contains such a pass; the error names it.
     """
     for name in sorted(passes_of(pipeline) - allowed):
-        raise BundleError(f"{where} must use passes that lower, {what} asks for {name!r}; restore it")
+        raise BundleError(f"{where} must use passes that lower, {source} asks for {name!r}; restore it")
 
 
 @dataclass(frozen=True)

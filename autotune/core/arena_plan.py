@@ -83,16 +83,16 @@ def place(buffers: Sequence[Lifetime]) -> BufferPlan:
     offsets: dict[int, int] = {}
     for index in sorted(range(len(buffers)), key=lambda i: (-buffers[i].room, buffers[i].first, i)):
         mine = buffers[index]
-        taken = [(offsets[i], offsets[i] + buffers[i].room) for i in offsets if mine.meets(buffers[i])]
-        offsets[index] = best_gap(mine.room, sorted(taken))
+        occupied = [(offsets[i], offsets[i] + buffers[i].room) for i in offsets if mine.meets(buffers[i])]
+        offsets[index] = best_gap(mine.room, sorted(occupied))
     peak = max((offset + buffers[i].room for i, offset in offsets.items()), default=0)
     return BufferPlan(tuple(buffers), tuple(offsets[i] for i in range(len(buffers))), peak)
 
 
-def best_gap(room: int, taken: Iterable[tuple[int, int]]) -> int:
+def best_gap(room: int, occupied: Iterable[tuple[int, int]]) -> int:
     """Return the start of the smallest gap of at least `room` bytes between sorted ranges, else the end of the last."""
     end, best = 0, None
-    for start, stop in taken:
+    for start, stop in occupied:
         if start - end >= room and (best is None or start - end < best[0]):
             best = (start - end, end)
         end = max(end, stop)

@@ -26,7 +26,7 @@ def shipped_in(folder: Path, read: Callable[[str, str], Thing]) -> Mapping[str, 
         read: Parser of a file's text, called with the text and the file's name, for messages.
     """
     things = (read(path.read_text(encoding="utf-8"), path.name) for path in sorted(folder.glob("*.toml")))
-    return {thing.name: thing for thing in things}
+    return {each.name: each for each in things}
 
 
 def check_text(key: str, value: object, least: int, most: int) -> str:

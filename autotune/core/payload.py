@@ -147,9 +147,9 @@ class Payload:
     derived: bool = False
 
     def __repr__(self) -> str:
-        given = ", ".join(argument.signature for argument in self.arguments if argument.role != "output")
+        takes = ", ".join(argument.signature for argument in self.arguments if argument.role != "output")
         gives = ", ".join(argument.signature for argument in self.arguments if argument.role == "output")
-        return f"<Payload {self.name}: ({given}) -> ({gives})>"
+        return f"<Payload {self.name}: ({takes}) -> ({gives})>"
 
     def _repr_html_(self) -> str:
         rows = ((each.name, each.role, "x".join(map(str, (*each.shape, each.dtype)))) for each in self.arguments)
@@ -162,8 +162,8 @@ class Payload:
                 f"it is {self.entry!r}; rename it"
             )
         if self.graph:
-            given = [argument.name for argument in self.arguments if argument.role != "output"]
-            check_graph(self.graph, given, {a.name: a.shape for a in self.outputs}, self.name)
+            inputs = [argument.name for argument in self.arguments if argument.role != "output"]
+            check_graph(self.graph, inputs, {a.name: a.shape for a in self.outputs}, self.name)
 
     @property
     def oracle(self) -> str:

@@ -95,7 +95,7 @@ def fold(sentence: str, width: int, indent: int = 0, hanging: int = 0) -> list[s
         >>> fold("a call takes 1.23 ms [1.22, 1.25] here", 26, 0, 2)
         ['a call takes 1.23 ms', '  [1.22, 1.25] here']
     """
-    unbreakable = WHOLE.sub(lambda found: found[0].replace(" ", HARD_SPACE), sentence)
+    unbreakable = WHOLE.sub(lambda match: match[0].replace(" ", HARD_SPACE), sentence)
     lines = [
         line
         for part in unbreakable.splitlines()

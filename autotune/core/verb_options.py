@@ -59,14 +59,14 @@ def with_keywords(options: Iterable[Option]) -> Callable[[F], F]:
 
     def shown(function: F) -> F:
         own = inspect.signature(function)
-        kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        declared = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         keywords = [
             inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
             for each, _ in all_options
             if each.name not in own.parameters
         ]
         lines = "\n".join(f"    {each.name}: {shown.help}" for each, shown in all_options)
-        function.__signature__ = own.replace(parameters=[*kept, *keywords])  # type: ignore[attr-defined]
+        function.__signature__ = own.replace(parameters=[*declared, *keywords])  # type: ignore[attr-defined]
         function.__doc__ = f"{inspect.getdoc(function)}\n\nOptions:\n{lines}\n"
         return function
 

@@ -96,4 +96,4 @@ def test_what_does_not_compile_at_all_is_said(monkeypatch):
 def test_the_default_is_what_is_compiled_where_it_compiles():
     payload, machine = at.payload("softmax,rows=3,cols=5"), at.this_machine()
     parts = call.partition(payload)
-    assert call.default_where_it_compiles(parts, machine, NoteKeeper()) == default_candidate(parts, machine)
+    assert call.compilable_default(parts, machine, NoteKeeper()) == default_candidate(parts, machine)

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mlir import ir
 
+from autotune.compiler.facts.ops import VIEWS
 from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.values import maker
 from autotune.compiler.tasks.groups import Group, find_groups, objections, rows_in, sums_over_planes
 from autotune.core.ops.facts import Edge
 from autotune.core.scripts.marks import TAG
 
-VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.insert_slice")
+FOLLOWED = (*VIEWS, "tensor.cast", "tensor.insert_slice")  # ops between a producer and a consumer
 
 
 def read_edges(function: ir.OpView, ops: Sequence[ir.Operation]) -> list[Edge]:
@@ -38,7 +39,7 @@ def read_edges(function: ir.OpView, ops: Sequence[ir.Operation]) -> list[Edge]:
 def behind(value: ir.Value) -> tuple[ir.Operation | None, str]:
     """Return the op behind a chain of views, and the name of the view nearest to it; empty if there is no view."""
     view, made_by = "", maker(value)
-    while made_by is not None and made_by.name in VIEWS:
+    while made_by is not None and made_by.name in FOLLOWED:
         view, made_by = made_by.name.removeprefix("tensor."), maker(made_by.operands[0])
     return made_by, view
 

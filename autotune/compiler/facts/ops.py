@@ -13,10 +13,9 @@ from autotune.compiler.tasks.read_op import read_op
 from autotune.core.ops.op import Op, Operand, ProgramOp
 from autotune.core.scripts.marks import TAG
 
-SEEN_THROUGH = (  # ops whose result aliases (a part of) their first operand
-    "tensor.extract_slice",
-    "tensor.expand_shape",
-    "tensor.collapse_shape",
+VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape")
+ALIASING = (  # ops whose result aliases (a part of) their first operand
+    *VIEWS,
     "tensor.cast",
     "bufferization.to_tensor",
     "bufferization.materialize_in_destination",
@@ -33,12 +32,14 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
         function: Entry function of a payload whose tasks are tagged.
         roles: Role of each of its arguments.
     """
-    found = list(structured_ops(function.regions[0].blocks[0]))
-    read = {view.operation: known for view, _ in found if (known := read_op(view.operation)) and known.nest.is_known}
-    values, tags = Numbers(), tags_of([op.operation for op, _ in found])
+    structured = list(structured_ops(function.regions[0].blocks[0]))
+    read = {
+        view.operation: known for view, _ in structured if (known := read_op(view.operation)) and known.nest.is_known
+    }
+    values, tags = Numbers(), tags_of([op.operation for op, _ in structured])
     origins = origins_of(function, roles)
     numbers = {op: number for number, op in enumerate(read)}
-    trips = {view.operation: count for view, count in found}
+    trips = {view.operation: count for view, count in structured}
 
     def with_origin(operand: Operand, value: ir.Value) -> Operand:
         """Add to an operand where its array comes from."""
@@ -50,7 +51,7 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
             operand,
             value=array,
             moves=moves,
-            held="weight" if derived else origin.held,
+            role="weight" if derived else origin.role,
             source=numbers.get(origin.op) if origin.op is not None and not derived else None,
             viewed=origin.viewed,
         )
@@ -59,7 +60,9 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
     for op, base in read.items():
         operands = tuple(with_origin(operand, value) for operand, value in zip(base.operands, op.operands, strict=True))
         sources = (inner.operation.operands[0] for inner in op.regions[0].blocks[0].operations if is_extract(inner))
-        captured = tuple(with_origin(held, next(sources)) if held.gathered else held for held in base.captured)
+        captured = tuple(
+            with_origin(element, next(sources)) if element.gathered else element for element in base.captured
+        )
         values_of = {name: getattr(base, name) for name in FIELDS} | {"operands": operands, "captured": captured}
         depends = origins.get(op.results[0], INPUTS)
         facts.append(ProgramOp(**values_of, number=len(facts), task=tags.get(op, ""), trips=trips[op], depends=depends))
@@ -81,13 +84,13 @@ class Numbers:
         """Return the number of the array behind a value, and whether the slice of it changes between iterations."""
         varies = False
         while (made_by := maker(value)) is not None:
-            if made_by.name.startswith("linalg.") and made_by.name not in SEEN_THROUGH:
+            if made_by.name.startswith("linalg.") and made_by.name not in ALIASING:
                 init = made_by.operands[-1]
                 if maker(init) is None or not isinstance(init.type, ir.RankedTensorType):
                     break
                 value = init  # destination-passing style: the result is in the buffer of its init
                 continue
-            if made_by.name not in SEEN_THROUGH:
+            if made_by.name not in ALIASING:
                 break
             varies |= made_by.name == "tensor.extract_slice" and moves(made_by)
             value = made_by.operands[-1 if made_by.name == "linalg.fill" else 0]
@@ -151,7 +154,6 @@ def tensors_of(function: ir.OpView) -> tuple[int, tuple[str, ...]]:
     return len(tensors) - len(dynamic), tuple(dict.fromkeys(dynamic))
 
 
-VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape")
 SAME = ("tensor.cast", "bufferization.to_tensor", "bufferization.materialize_in_destination", "linalg.copy")
 LOOP = "scf.for"
 
@@ -162,12 +164,12 @@ class Origin:
 
     Attributes:
         op: Structured op that computes it, possibly in an earlier iteration; `None` if there is none.
-        held: Role of the function argument that holds it; empty if there is none.
+        role: Role of the function argument that holds it; empty if there is none.
         viewed: Whether it is a slice or a reshape of that array.
     """
 
     op: ir.Operation | None = None
-    held: str = ""
+    role: str = ""
     viewed: bool = False
 
 
@@ -186,7 +188,7 @@ def origin_of(value: ir.Value, roles: Sequence[str]) -> Origin:
             owner = argument.owner.owner.operation
             if owner.name != LOOP:
                 known = owner.name == "func.func" and argument.arg_number < len(roles)
-                return Origin(held=roles[argument.arg_number] if known else "", viewed=viewed)
+                return Origin(role=roles[argument.arg_number] if known else "", viewed=viewed)
             if argument.arg_number == 0:
                 return Origin(viewed=viewed)
             again = value in seen

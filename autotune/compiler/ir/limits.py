@@ -94,7 +94,7 @@ def alias_bodies(text: str) -> Iterator[tuple[str, str]]:
 
     A definition ends where the next one begins, or at the end of a line after which an operation begins.
     """
-    uncommented = COMMENT.sub(lambda found: found[1] or "", text)
+    uncommented = COMMENT.sub(lambda match: match[1] or "", text)
     starts = list(DEFINITION.finditer(uncommented))
     ends = [*(start.start() for start in starts[1:]), len(uncommented)]
     for start, end in zip(starts, ends, strict=False):  # `ends` has one item more if there are no starts
@@ -110,8 +110,8 @@ def growth_fault(script: ir.Module) -> str | None:
     """
     for op in every_op(script):
         for name, most in FACTORS.get(op.name, {}).items():
-            if name in op.attributes and (asked := product_of(op.attributes[name])) > most:
-                return f"must ask {op.name} for {name.removeprefix('static_')} of {most} at most, it asks for {asked}"
+            if name in op.attributes and (count := product_of(op.attributes[name])) > most:
+                return f"must ask {op.name} for {name.removeprefix('static_')} of {most} at most, it asks for {count}"
     return inclusion_fault(script)
 
 
@@ -156,9 +156,11 @@ def program_fault(module: ir.Module) -> str | None:
 
 def resource_fault(module: ir.Module) -> str | None:
     """Return an error if a dense resource has the wrong number of bytes, which MLIR's parser accepts; else `None`."""
-    held = [each for op in every_op(module) for each in map(resource_of, op.attributes.values()) if each is not None]
-    sizes = {name: len(digits) // 2 - ALIGNMENT for name, digits in RESOURCE.findall(str(module))} if held else {}
-    for attribute in held:
+    resources = [
+        each for op in every_op(module) for each in map(resource_of, op.attributes.values()) if each is not None
+    ]
+    sizes = {name: len(digits) // 2 - ALIGNMENT for name, digits in RESOURCE.findall(str(module))} if resources else {}
+    for attribute in resources:
         kind, name = attribute.type, str(attribute).removeprefix("dense_resource<").partition(">")[0]
         bits = getattr(kind.element_type, "width", 0)
         wanted = prod(kind.shape) * bits // 8

@@ -31,12 +31,12 @@ def context(*, writes: bool = True) -> Iterator[ir.Context]:
         yield ctx
 
 
-def parse(text: str, what: str) -> ir.Module:
+def parse(text: str, name: str) -> ir.Module:
     """Parse a module in the current context.
 
     Args:
         text: MLIR assembly.
-        what: Name that the user knows the module by, such as a file name; begins the error message.
+        name: Name that the user knows the module by, such as a file name; begins the error message.
 
     Raises:
         CompileError: Invalid text; the error has line and column of the first diagnostic.
@@ -44,7 +44,7 @@ def parse(text: str, what: str) -> ir.Module:
     try:
         return ir.Module.parse(text)
     except ir.MLIRError as error:
-        raise CompileError("parse", f"{what}{describe(error)}") from error
+        raise CompileError("parse", f"{name}{describe(error)}") from error
 
 
 def check_module(module: ir.Module) -> None:
@@ -164,8 +164,8 @@ def replace_ops(
 
 def free_name(module: ir.Module, name: str) -> str:
     """Return a symbol name unused in a module: the given one, with underscores appended as needed."""
-    taken = {symbol(op) for op in module.body.operations}
-    while name in taken:
+    used = {symbol(op) for op in module.body.operations}
+    while name in used:
         name += "_"
     return name
 

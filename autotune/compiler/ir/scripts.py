@@ -1,4 +1,4 @@
-"""Built-in transform scripts, run on a module like passes."""
+"""Names of transform scripts, and built-in scripts that are run on a module like passes."""
 
 from mlir import ir
 from mlir.dialects.transform import interpreter
@@ -6,6 +6,10 @@ from mlir.dialects.transform import interpreter
 from autotune.compiler.ir.module import describe
 from autotune.core.errors import CompileError
 from autotune.core.printable import first_lines
+
+MAIN = "__transform_main"
+SEQUENCE, UNNAMED = "transform.named_sequence", "transform.sequence"
+SCHEDULES = "transform.with_named_sequence"  # attribute of a module that contains named sequences
 
 
 def run_script(module: ir.Module, text: str) -> None:

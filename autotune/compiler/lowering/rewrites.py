@@ -194,7 +194,9 @@ def online_softmax(unit: Unit) -> None:
 
 def panels(unit: Unit) -> None:
     """Let contractions read prepacked weights from new arguments; pack B at run time for other reduced precisions."""
-    narrow_in_call(unit.function, {tag: found for tag, found in unit.precisions.items() if tag not in unit.panels})
+    narrow_in_call(
+        unit.function, {tag: precision for tag, precision in unit.precisions.items() if tag not in unit.panels}
+    )
     forms = {tag: form_named(name) for tag, name in unit.forms.items()}
     unit.weights = insert_panels(unit.function, unit.roles, unit.panels, forms)
 

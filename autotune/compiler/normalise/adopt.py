@@ -95,14 +95,14 @@ def is_tensor(kind: ir.Type) -> bool:
     return isinstance(kind, (ir.RankedTensorType, ir.UnrankedTensorType))
 
 
-def memref_of(kind: ir.Type, what: str) -> ir.MemRefType:
+def memref_of(kind: ir.Type, name: str) -> ir.MemRefType:
     """Return the memref type that holds a tensor.
 
     Raises:
         PayloadError: The type is not a tensor of static shape.
     """
     if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
-        raise PayloadError(f"{what} must be a tensor of static shape, it is {kind}; export the model at fixed sizes")
+        raise PayloadError(f"{name} must be a tensor of static shape, it is {kind}; export the model at fixed sizes")
     return ir.MemRefType.get(kind.shape, kind.element_type)
 
 

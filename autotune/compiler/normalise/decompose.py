@@ -76,11 +76,11 @@ def gathered(op: ir.Operation) -> ir.Value:
     source, indices = op.operands
     chosen, kind = list(ir.DenseI64ArrayAttr(op.attributes["gather_dims"])), op.results[0].type
     lead = indices.type.rank - 1
-    kept = [d for d in range(source.type.rank) if kind.rank == lead + source.type.rank or d not in chosen]
+    sliced = [d for d in range(source.type.rank) if kind.rank == lead + source.type.rank or d not in chosen]
 
     def element(_: ir.Value) -> ir.Value:
         loops = [linalg.IndexOp(d).result for d in range(kind.rank)]
-        coordinates = {d: loops[lead + position] for position, d in enumerate(kept)}
+        coordinates = {d: loops[lead + position] for position, d in enumerate(sliced)}
         for position, d in enumerate(chosen):
             number = tensor.extract(indices, [*loops[:lead], arith.constant(ir.IndexType.get(), position)])
             is_index = isinstance(number.type, ir.IndexType)

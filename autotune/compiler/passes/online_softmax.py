@@ -17,7 +17,7 @@ from autotune.compiler.ir.nests import indexing_maps, projected, structured_ops
 from autotune.compiler.ir.values import index, maker
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.passes.group_blocks import Block, Copies
-from autotune.compiler.tasks.causal import mask_period, masked_loops
+from autotune.compiler.tasks.causal import causal_mask
 from autotune.compiler.tasks.groups import find_groups
 from autotune.compiler.tasks.softmax import Plan, find_plan
 from autotune.core.errors import CompileError
@@ -73,10 +73,11 @@ def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
         plan = find_plan(ops)
         if plan is None:
             raise CompileError("transform", f"{tag} must divide by a softmax's sum to go online, it does not")
-        skips = blocks[tag].skips and any(loop is not None for loop in masked_loops(ops, plan.rows))
+        mask = causal_mask(ops, plan.rows)
+        skips = blocks[tag].skips and mask is not None
         with ir.InsertionPoint(ops[0]), ops[0].location:
             block = RowBlock(plan, replace(blocks[tag], skips=skips))
-            Online(plan=plan, block=block, period=mask_period(ops, plan.rows)).write()
+            Online(plan=plan, block=block, period=mask.period if mask is not None else 0).write()
         for op in ops:
             op.erase()
 

@@ -181,7 +181,7 @@ class Rounding:
         """Bitcast an f32 to i32."""
         return arith.bitcast(ir.IntegerType.get_signless(32), value)
 
-    def raised(self, found: ir.Value, row: Sequence[ir.Value]) -> ir.Value:
+    def raised(self, largest: ir.Value, row: Sequence[ir.Value]) -> ir.Value:
         """Update a vector with the bits of the largest magnitudes so far by those of a row."""
         k = self.length
         whole = k // LANES * LANES
@@ -192,21 +192,21 @@ class Rounding:
             return arith.maxsi(so_far, arith.andi(bits, positive))
 
         if whole:
-            loop = scf.ForOp(index(0), index(whole), index(LANES), [found])
+            loop = scf.ForOp(index(0), index(whole), index(LANES), [largest])
             with ir.InsertionPoint(loop.body):
                 scf.yield_([step(loop.inner_iter_args[0], loop.induction_variable, LANES)])
-            found = loop.results[0]
+            largest = loop.results[0]
         if whole < k:
-            found = step(found, index(whole), k - whole)
-        return found
+            largest = step(largest, index(whole), k - whole)
+        return largest
 
-    def largest(self, found: ir.Value) -> ir.Value:
+    def largest(self, largest: ir.Value) -> ir.Value:
         """Reduce it to the largest magnitude; NaN if there is one, as its bits compare greater than any number's."""
-        return arith.bitcast(ir.F32Type.get(), self.largest_bits(found))
+        return arith.bitcast(ir.F32Type.get(), self.largest_bits(largest))
 
-    def largest_bits(self, found: ir.Value) -> ir.Value:
+    def largest_bits(self, bits: ir.Value) -> ir.Value:
         """Reduce a vector of bits to their maximum."""
-        return vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, found)
+        return vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, bits)
 
     def load(self, row: Sequence[ir.Value], column: ir.Value, count: int) -> ir.Value:
         """Load `count` elements of a row, padded with zeros."""

@@ -29,7 +29,6 @@ WORD = 4  # bytes
 FUNCTION = "__autotune_tile"  # prefix of the names of functions that emulate the unit
 DOTS = {"bf16": "llvm.x86.tdpbf16ps.internal", "i8": "llvm.x86.tdpbssd.internal"}  # by element type
 EXPONENT, SIGN, UPPER = 0x7F800000, -0x80000000, -0x10000  # masks: exponent and sign of f32, upper bf16
-SMALLEST = 2.0**-126  # smallest normal number; the unit flushes denormals to zero
 
 
 def tile_of(source: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:

@@ -12,9 +12,8 @@ from mlir import ir
 
 from autotune.compiler.ir.module import context, describe, every_op, parse, run_passes, symbol
 from autotune.compiler.ir.packs import LOWER_PACKS
+from autotune.compiler.ir.scripts import MAIN, SEQUENCE
 from autotune.compiler.script.user_module import (
-    MAIN,
-    SEQUENCE,
     consumes_its_payload,
     find_entry,
     open_module,
@@ -105,7 +104,9 @@ def rename_symbols(op: ir.Operation, prefix: str) -> None:
         elif isinstance(value, ir.FlatSymbolRefAttr):
             op.attributes[name] = ir.FlatSymbolRefAttr.get(prefix + value.value)
         elif isinstance(value, ir.ArrayAttr) and len(value) and isinstance(value[0], ir.FlatSymbolRefAttr):
-            op.attributes[name] = ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(prefix + one.value) for one in value])
+            op.attributes[name] = ir.ArrayAttr.get(
+                [ir.FlatSymbolRefAttr.get(prefix + reference.value) for reference in value]
+            )
 
 
 def settle(root: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> None:

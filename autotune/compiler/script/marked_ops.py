@@ -3,7 +3,8 @@
 from mlir import ir
 
 from autotune.compiler.ir.module import symbol
-from autotune.compiler.script.user_module import MAIN, refuse_at
+from autotune.compiler.ir.scripts import MAIN
+from autotune.compiler.script.user_module import refuse_at
 from autotune.core.plugs.rewrites import Blocks, Rewrites
 from autotune.core.scripts.marks import ONLINE, PANEL
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from mlir import ir
 
 from autotune.compiler.ir.module import context, parse
+from autotune.compiler.ir.scripts import MAIN
 from autotune.compiler.script.apply import run_script
 from autotune.compiler.script.instantiate import drop_unused
-from autotune.compiler.script.user_module import MAIN, open_module, sequences_of
+from autotune.compiler.script.user_module import open_module, sequences_of
 from autotune.core.errors import CompileError
 from autotune.core.scripts.marks import TAG
 

@@ -13,7 +13,7 @@ from autotune.compiler.script.marked_ops import rewrites_of
 from autotune.compiler.script.user_module import find_entry, find_matcher, parse_file, sequences_of, transform_ops
 from autotune.compiler.script.walk import CONSTRAIN, ScriptWalk
 from autotune.core.errors import ScheduleError
-from autotune.core.scripts.parametric import OpenScript, Taken
+from autotune.core.scripts.parametric import Choices, OpenScript
 
 
 def read_open_script(text: str, source: str) -> OpenScript:
@@ -49,7 +49,7 @@ def read_open_script(text: str, source: str) -> OpenScript:
         return OpenScript(source, text, digest, entry, knobs, tuple(walk.constraints), tuple(notes), rewrites, matcher)
 
 
-def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...]:
+def merged(used: Iterable[Choices], counts: Mapping[str, int]) -> tuple[Choices, ...]:
     """Simplify the choices under which a knob is read: drop a last choice of which all values lead to a use.
 
     Args:
@@ -57,10 +57,10 @@ def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...
         counts: Number of values of every knob.
     """
     paths = dict.fromkeys(used)
-    for taken in sorted(paths, key=len, reverse=True):
-        siblings = [each for each in paths if taken and each[:-1] == taken[:-1] and each[-1][0] == taken[-1][0]]
-        if siblings and len(siblings) == counts[taken[-1][0]]:
-            return merged([*(each for each in paths if each not in siblings), taken[:-1]], counts)
+    for path in sorted(paths, key=len, reverse=True):
+        siblings = [each for each in paths if path and each[:-1] == path[:-1] and each[-1][0] == path[-1][0]]
+        if siblings and len(siblings) == counts[path[-1][0]]:
+            return merged([*(each for each in paths if each not in siblings), path[:-1]], counts)
     return tuple(paths)
 
 

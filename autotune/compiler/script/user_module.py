@@ -10,15 +10,12 @@ from mlir import ir
 
 from autotune.compiler.ir.limits import text_fault
 from autotune.compiler.ir.module import describe, every_op, line_and_column, parse, symbol
+from autotune.compiler.ir.scripts import MAIN, SCHEDULES, SEQUENCE, UNNAMED
 from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.scripts.marks import SETS
 
-MAIN = "__transform_main"
-SEQUENCE = "transform.named_sequence"
 HANDLES = ("!transform.any_op", "!transform.op<")
-UNNAMED = "transform.sequence"
 PROPAGATE = 1  # enum value of the failure propagation mode `propagate`
-SCHEDULES = "transform.with_named_sequence"  # attribute of a module that contains named sequences
 
 
 def location_of(op: ir.Operation) -> tuple[int, int]:
@@ -115,7 +112,7 @@ def find_holder(module: ir.Module, source: str) -> ir.Operation:
 def modules_in(op: ir.Operation) -> list[ir.Operation]:
     """Return a module and the modules nested in it, in the order of the text."""
     inner = [each.operation for each in op.regions[0].blocks[0].operations if each.operation.name == "builtin.module"]
-    return [op, *(found for each in inner for found in modules_in(each))]
+    return [op, *(module for each in inner for module in modules_in(each))]
 
 
 def sequences_of(module: ir.Operation) -> dict[str, ir.Operation]:
@@ -204,7 +201,7 @@ def symbols_in(op: ir.Operation) -> list[str]:
     symbols = []
     for value in op.attributes.values():
         values = list(value) if isinstance(value, ir.ArrayAttr) else [value]
-        symbols += [one.value for one in values if isinstance(one, ir.FlatSymbolRefAttr)]
+        symbols += [item.value for item in values if isinstance(item, ir.FlatSymbolRefAttr)]
     return symbols
 
 

@@ -16,7 +16,7 @@ from autotune.compiler.script.options import read_options
 from autotune.compiler.script.user_module import location_of, refuse_at, sets_of, symbols_in
 from autotune.core.errors import SpaceError
 from autotune.core.scripts.marks import SETS
-from autotune.core.scripts.parametric import OpenKnob, ScriptConstraint, Site, Taken
+from autotune.core.scripts.parametric import Choices, OpenKnob, ScriptConstraint, Site
 from autotune.core.scripts.terms import CHOOSE, CONSTANT, GIVEN, Term
 from autotune.core.space import Value
 
@@ -49,10 +49,10 @@ class ScriptWalk:
     constraints: list[ScriptConstraint] = field(default_factory=list)
     reached: dict[str, None] = field(default_factory=dict)
     set_by: list[tuple[str, ir.Operation]] = field(default_factory=list)
-    used: dict[str, dict[Taken, None]] = field(default_factory=dict)
+    used: dict[str, dict[Choices, None]] = field(default_factory=dict)
     _inside: list[str] = field(default_factory=list)  # stack of included sequences, to detect recursion
 
-    def follow(self, name: str, taken: Taken, arguments: list[Term | None]) -> None:
+    def follow(self, name: str, choices: Choices, arguments: list[Term | None]) -> None:
         """Walk an included sequence, with the terms of its arguments that are known params.
 
         Raises:
@@ -65,47 +65,47 @@ class ScriptWalk:
         self._inside.append(name)
         block = sequence.regions[0].blocks[0]
         pairs = zip(block.arguments, arguments, strict=False)
-        self.walk(block, taken, {argument: term for argument, term in pairs if term is not None})
+        self.walk(block, choices, {argument: term for argument, term in pairs if term is not None})
         self._inside.pop()
 
-    def walk(self, block: ir.Block, taken: Taken, terms: Terms) -> None:
+    def walk(self, block: ir.Block, choices: Choices, terms: Terms) -> None:
         """Walk the operations of a block."""
         for op in (each.operation for each in block.operations):
-            self.read_uses(op, taken, terms)
+            self.read_uses(op, choices, terms)
             if op.name == KNOB:
-                self.knob(op, taken, terms)
+                self.knob(op, choices, terms)
             elif op.name == ALTERNATIVES:
-                self.alternatives(op, taken, terms)
+                self.alternatives(op, choices, terms)
             elif op.name == CONSTRAIN:
-                self.constraint(op, taken, terms)
+                self.constraint(op, choices, terms)
             elif op.name == INCLUDE:
                 (name,) = symbols_in(op)
                 if name in self.sequences:
-                    self.follow(name, taken, [terms.get(operand) for operand in op.operands])
+                    self.follow(name, choices, [terms.get(operand) for operand in op.operands])
             else:
-                self.other(op, taken, terms)
+                self.other(op, choices, terms)
 
-    def read_uses(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
+    def read_uses(self, op: ir.Operation, choices: Choices, terms: Terms) -> None:
         """Record the knobs that an operation uses, as params or as attributes."""
         check_op(op, self.source)
         for name in sets_of(op).values():
             self.set_by.append((name, op))
-            self.use(Term(GIVEN, value=name), taken)
+            self.use(Term(GIVEN, value=name), choices)
         for operand in op.operands:
             if op.name not in PASSING and operand in terms:
-                self.use(terms[operand], taken)
+                self.use(terms[operand], choices)
 
-    def other(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
+    def other(self, op: ir.Operation, choices: Choices, terms: Terms) -> None:
         """Walk the regions of any other operation, and the sequences that it refers to."""
         if op.name == PARAM and isinstance(value := op.attributes["value"], ir.IntegerAttr):
             terms[op.results[0]] = Term(CONSTANT, value=int(value))
         for inner in (inner for region in op.regions for inner in region.blocks):
-            self.walk(inner, taken, terms)
+            self.walk(inner, choices, terms)
         for name in symbols_in(op):
             if name in self.sequences:
-                self.follow(name, taken, [])
+                self.follow(name, choices, [])
 
-    def knob(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
+    def knob(self, op: ir.Operation, choices: Choices, terms: Terms) -> None:
         """Record a ``transform.tune.knob``.
 
         Raises:
@@ -122,11 +122,11 @@ class ScriptWalk:
             if selected is None:
                 message = f"knob {name!r} must select one of its options, it selects {op.attributes['selected']}"
                 raise refuse_at(self.source, op, f"{message}; add it or select another")
-        site = self.site(op, taken)
+        site = self.site(op, choices)
         self.add(op, OpenKnob(name, options.values, options.attributes, selected, (site,)))
         terms[op.results[0]] = Term(GIVEN, value=name)
 
-    def alternatives(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
+    def alternatives(self, op: ir.Operation, choices: Choices, terms: Terms) -> None:
         """Record a ``transform.tune.alternatives`` and walk its regions."""
         count = len(op.regions)
         if len(op.operands):
@@ -140,19 +140,19 @@ class ScriptWalk:
             selected = op.attributes.get("selected_region_attr", None)
             chosen = int(selected) if selected is not None else None
             spelled = tuple(f"{number} : i32" for number in range(count))
-            site = self.site(op, taken)
+            site = self.site(op, choices)
             self.add(op, OpenKnob(name, tuple(range(count)), spelled, chosen, (site,), regions=True))
             term = Term(GIVEN, value=name)
-            self.use(term, taken)
+            self.use(term, choices)
         yielded: list[list[Term | None]] = []
-        region_paths: list[Taken] = []
+        region_paths: list[Choices] = []
         for number, region in enumerate(op.regions):
             block = region.blocks[0]
-            region_paths.append((*taken, (str(term.value), number)) if term.op == GIVEN else taken)
+            region_paths.append((*choices, (str(term.value), number)) if term.op == GIVEN else choices)
             if term.op == GIVEN:
                 self.walk(block, region_paths[-1], terms)
             elif term.value == number:
-                self.walk(block, taken, terms)
+                self.walk(block, choices, terms)
             *_, end = block.operations
             yielded.append([terms.get(operand) for operand in end.operation.operands])
         for result, *each in zip(op.results, *yielded, strict=True):
@@ -164,7 +164,7 @@ class ScriptWalk:
                     if branch_term is not None:
                         self.use(branch_term, where)
 
-    def constraint(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
+    def constraint(self, op: ir.Operation, choices: Choices, terms: Terms) -> None:
         """Record a ``transform.smt.constrain_params``.
 
         Raises:
@@ -172,7 +172,7 @@ class ScriptWalk:
         """
         asserted, results = read_constraint(op, terms, self.source)
         terms.update(zip(op.results, results, strict=True))
-        constraint = ScriptConstraint(self.numbers[op], asserted, results, self.site(op, taken))
+        constraint = ScriptConstraint(self.numbers[op], asserted, results, self.site(op, choices))
         if results and any(each.number == constraint.number and each.results != results for each in self.constraints):
             raise refuse_at(
                 self.source,
@@ -198,16 +198,16 @@ class ScriptWalk:
         sites = tuple(dict.fromkeys((*known.sites, *knob.sites)))
         self.knobs[knob.name] = replace(known, selected=selected, sites=sites)
 
-    def use(self, term: Term, taken: Taken) -> None:
+    def use(self, term: Term, choices: Choices) -> None:
         """Record the knobs whose value a used term depends on."""
         if term.op == GIVEN:
-            self.used.setdefault(str(term.value), {})[taken] = None
+            self.used.setdefault(str(term.value), {})[choices] = None
         if term.op == CHOOSE:
             for number, each in enumerate(term.operands):
-                self.use(each, (*taken, (str(term.value), number)))
+                self.use(each, (*choices, (str(term.value), number)))
         else:
             for each in term.operands:
-                self.use(each, taken)
+                self.use(each, choices)
 
     def in_order(self) -> list[OpenKnob]:
         """Return the knobs in the order of the text."""
@@ -235,6 +235,6 @@ class ScriptWalk:
             raise refuse_at(self.source, op, f"a knob must be named by letters, digits, _, . and -, got {name!r}")
         return name
 
-    def site(self, op: ir.Operation, taken: Taken) -> Site:
+    def site(self, op: ir.Operation, choices: Choices) -> Site:
         """Return the source location of an operation and the choices that lead to it."""
-        return Site(*location_of(op), taken)
+        return Site(*location_of(op), choices)

@@ -8,6 +8,7 @@ number, and that their factors are finite.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from mlir import ir
 
@@ -37,32 +38,33 @@ FLOATS = (ir.F32Type, ir.BF16Type)
 REMAINDERS = ("arith.remui", "arith.remsi")  # both are equal for an index, which is never negative
 
 
-def mask_period(ops: Sequence[ir.Operation], rows: int) -> int:
-    """Return the number of rows after which the mask of a group repeats; 0 if it does not.
+@dataclass(frozen=True)
+class CausalMask:
+    """Causal mask of a group.
 
-    Args:
-        ops: Operations of the group.
-        rows: Number of loops over rows.
+    Attributes:
+        columns: Loop over masked columns of each operation that has one.
+        period: Number of rows after which the mask repeats; 0 if it does not.
     """
-    return max((period for op in ops for _, period in compared_with(op, rows - 1)), default=0)
+
+    columns: Mapping[ir.Operation, int]
+    period: int
 
 
-def masked_loops(ops: Sequence[ir.Operation], rows: int) -> list[int | None]:
-    """Return for each operation of a group its loop over masked columns, if any.
-
-    All are `None` unless the group has one causal mask and reduces over the masked columns.
+def causal_mask(ops: Sequence[ir.Operation], rows: int) -> CausalMask | None:
+    """Return the mask of a group; `None` unless it has one causal mask and reduces over the masked columns.
 
     Args:
         ops: Operations of the group: root first, consumers before producers. Their first loops are the rows.
         rows: Number of loops over rows; the last of them is the row of the mask.
     """
-    none: list[int | None] = [None] * len(ops)
     comparisons = [(op, *each) for op in ops for each in compared_with(op, rows - 1)]
     columns = column_loops(ops, rows, {op: column for op, column, _ in comparisons})
-    if len({period for _, _, period in comparisons}) > 1:
-        return none
-    if columns is None or (ops[0] in columns and columns[ops[0]] in dimensions(indexing_maps(ops[0])[-1])):
-        return none  # no mask, or its columns are results
+    periods = {period for _, _, period in comparisons}
+    if columns is None or len(periods) > 1:
+        return None
+    if ops[0] in columns and columns[ops[0]] in dimensions(indexing_maps(ops[0])[-1]):
+        return None  # its columns are results
     known: dict[ir.Value, str] = {}
     for op in reversed(ops):
         if op not in columns:
@@ -71,9 +73,9 @@ def masked_loops(ops: Sequence[ir.Operation], rows: int) -> list[int | None]:
         value = evaluate(op, rows - 1, columns[op], known)
         reduced = columns[op] not in dimensions(indexing_maps(op)[-1])
         if reduced and value != KEPT:
-            return none
+            return None
         known[op.results[0]] = ANY if reduced else value
-    return [columns.get(op) for op in ops]
+    return CausalMask(columns, *periods)
 
 
 def column_loops(

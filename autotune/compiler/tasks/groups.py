@@ -102,13 +102,13 @@ def find_groups(ops: Sequence[tuple[ir.OpView, int]], roles: Sequence[str] = ())
     """
     candidates = {op.operation for op, _ in ops}
     read = {op: read_op(op, roles) for op in candidates}
-    taken: set[ir.Operation] = set()
+    grouped: set[ir.Operation] = set()
     groups = []
     for op, trips in reversed(ops):
-        if op.operation not in taken:
+        if op.operation not in grouped:
             group = Group([op.operation], trips, read)
-            grow(group, candidates - taken)
-            taken.update(group.ops)
+            grow(group, candidates - grouped)
+            grouped.update(group.ops)
             groups.append(group)
     return groups[::-1]
 

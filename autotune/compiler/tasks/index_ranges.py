@@ -265,24 +265,24 @@ def is_within(index: Range, size: int | None) -> bool:
     return size is not None and index[0] >= 0 and index[1] <= size
 
 
-def narrow(found: Mapping[ir.Value, Range], value: ir.Value, to: Range) -> dict[ir.Value, Range]:
+def narrow(ranges: Mapping[ir.Value, Range], value: ir.Value, to: Range) -> dict[ir.Value, Range]:
     """Return ranges with the range of one value intersected with another."""
-    return {**found, value: meet(found[value], to)}
+    return {**ranges, value: meet(ranges[value], to)}
 
 
 def candidates(
-    found: Mapping[ir.Value, Range], sources: list[ir.Value], index: ir.Value, size: int | None
+    ranges: Mapping[ir.Value, Range], sources: list[ir.Value], index: ir.Value, size: int | None
 ) -> list[Range]:
     """Return candidate ranges for the only argument that an index depends on, the widest first."""
     if size is None or len(sources) != 1:
         return []
-    shift = Intervals({**found, sources[0]: (0, 1)}).of(index)
+    shift = Intervals({**ranges, sources[0]: (0, 1)}).of(index)
     shifted = [(-shift[0], size - shift[0])] if shift[1] - shift[0] == 1 else []
     most = type_range(sources[0])[1]
 
     def is_valid(end: int) -> bool:
         """Return whether the index is in bounds if the argument is in [0, end)."""
-        return is_within(Intervals({**found, sources[0]: (0, end)}).of(index), size)
+        return is_within(Intervals({**ranges, sources[0]: (0, end)}).of(index), size)
 
     longest = most - 1 if is_valid(size + 1) else size  # most indices are the argument itself: few steps
     inside = bisect(range(longest), 0, key=lambda end: not is_valid(end + 1))

@@ -30,12 +30,12 @@ def join_reduced_rows(function: ir.OpView) -> None:
         lead = kept_loops(op) if op not in planned else None
         if lead is not None:
             groups = [*([loop] for loop in range(lead)), list(range(lead, len(op.operands[0].type.shape)))]
-            around = [each for each in ops_around(op, groups) if each not in planned]
-            planned.update(around)
-            plans.append((around, groups))
-    for around, groups in plans:
-        if sum(op.results[0].type.shape != around[0].operands[0].type.shape for op in around) > 1:
-            join_all(around, groups)
+            chain = [each for each in ops_around(op, groups) if each not in planned]
+            planned.update(chain)
+            plans.append((chain, groups))
+    for chain, groups in plans:
+        if sum(op.results[0].type.shape != chain[0].operands[0].type.shape for op in chain) > 1:
+            join_all(chain, groups)
 
 
 def kept_loops(op: ir.Operation) -> int | None:

@@ -16,7 +16,7 @@ from autotune.compiler.normalise.convolution.channels_last import has_channels_f
 from autotune.compiler.normalise.convolution.window_sums import has_windows
 from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
-from autotune.compiler.tasks.causal import mask_period, masked_loops
+from autotune.compiler.tasks.causal import causal_mask
 from autotune.compiler.tasks.elementwise import fuse_elementwise
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.joined_rows import join_reduced_rows
@@ -126,14 +126,15 @@ def make_task(group: Group) -> Task | None:
     weights = [op.operands[1] for op, each in zip(group.ops, ops, strict=True) if stores_weight(each)]
     if len(ops) > 1:
         rows = rows_of(ops[0].nest.iterators, contracts=ops[0].contraction is not None)
-        masked, period = masked_loops(group.ops, rows), mask_period(group.ops, rows)
+        mask = causal_mask(group.ops, rows)
+        masked = [mask.columns.get(op) if mask is not None else None for op in group.ops]
         plan = find_plan(group.ops) if not weights else None
         online = [plan.columns.get(op) if plan is not None else None for op in group.ops]
         ops = [
             replace(
                 op,
                 masked_loop=masked_loop,
-                mask_period=period if masked_loop is not None else 0,
+                mask_period=mask.period if mask is not None and masked_loop is not None else 0,
                 online_loop=online_loop,
             )
             for op, masked_loop, online_loop in zip(ops, masked, online, strict=True)

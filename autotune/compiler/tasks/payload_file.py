@@ -10,6 +10,7 @@ from autotune.compiler.ir.arguments import ROLE, role_attribute
 from autotune.compiler.ir.limits import program_fault, recursion_fault, text_fault
 from autotune.compiler.ir.module import context, parse, symbol, visibility
 from autotune.compiler.ir.nests import loop_nest, structured_ops
+from autotune.compiler.ir.scripts import MAIN, SCHEDULES, SEQUENCE, UNNAMED
 from autotune.compiler.normalise.adopt import adopt
 from autotune.compiler.tasks.carried import carry_in_place
 from autotune.compiler.tasks.index_ranges import accepted_ranges
@@ -17,9 +18,6 @@ from autotune.compiler.tasks.ranges import range_of
 from autotune.compiler.tasks.written import writer_of, writer_of_read_only
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, MOST_DIMENSIONS, ROLES, WRITTEN, Argument, Payload
-
-MAIN, SEQUENCE, UNNAMED = "__transform_main", "transform.named_sequence", "transform.sequence"
-SCHEDULES = "transform.with_named_sequence"  # attribute of a module that contains named sequences
 
 
 def read_payload(name: str, text: str) -> Payload:

@@ -98,7 +98,7 @@ def read_operand(op: ir.Operation, number: int, amap: ir.AffineMap, roles: Seque
     first = len(op.operands) - len(op.results)
     if number < first:
         is_weight = bool(roles) and not operand.is_scalar and weight_behind(value, roles) is not None
-        return replace(operand, held="weight" if is_weight else "constant" if is_constant(value) else "")
+        return replace(operand, role="weight" if is_weight else "constant" if is_constant(value) else "")
     fill = fill_of(value)
     return replace(
         operand,
@@ -156,8 +156,8 @@ class BodyReader:
                 if op.name == "tensor.extract" and number == 0:
                     self._extracts[op] = first + len(self.captured)
                     indices = tuple(self._index_at(index) for index in list(op.operands)[1:])
-                    held = "constant" if is_constant(value) else ""
-                    self.captured.append(replace(operand_of(value, indices), gathered=True, held=held))
+                    role = "constant" if is_constant(value) else ""
+                    self.captured.append(replace(operand_of(value, indices), gathered=True, role=role))
                 elif not is_constant(value):
                     self._numbers[value] = first + len(self.captured)
                     self.captured.append(operand_of(value, ()))

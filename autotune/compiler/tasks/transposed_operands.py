@@ -33,7 +33,7 @@ def transpose_operands(function: ir.OpView, roles: Sequence[str]) -> None:
         if read is None or read.contraction is None or not is_transposed_slowly(read.contraction):
             continue
         b = op.operands[1]
-        if open_dimensions(b) or read.operands[1].held == "weight":
+        if open_dimensions(b) or read.operands[1].role == "weight":
             continue
         rank = len(b.type.shape)
         with ir.InsertionPoint(op), op.location:

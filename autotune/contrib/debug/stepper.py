@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from mlir import ir
 
+from autotune.compiler.ir.scripts import MAIN, UNNAMED
 from autotune.compiler.script.apply import without_preamble
-from autotune.compiler.script.user_module import MAIN
 from autotune.contrib.debug.costs import nest_cost, outermost
 from autotune.contrib.debug.differ import changes_between
 from autotune.contrib.debug.leaf import OPS, PARAM, VALUE, Held, Leaf, LeafError, kind_of
@@ -36,8 +36,8 @@ from autotune.contrib.debug.recording import (
 from autotune.contrib.debug.script_facts import QUERIES, ScriptFacts, is_used_behind, location_of
 from autotune.core.printable import first_lines
 
-INCLUDE, FOREACH, SEQUENCE = "transform.include", "transform.foreach", "transform.sequence"
-ENTERED = (INCLUDE, FOREACH, SEQUENCE)
+INCLUDE, FOREACH = "transform.include", "transform.foreach"
+ENTERED = (INCLUDE, FOREACH, UNNAMED)
 MOST_LINES = 200  # of a loop nest; a larger loop contains several nests
 SUPPRESS = 2  # value of the failure propagation mode
 LOCATED = re.compile(r'loc\("(\w+)"\)')

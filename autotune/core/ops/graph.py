@@ -101,14 +101,14 @@ def translate(nodes: Iterable[OpNode], values: MutableMapping[str, Any], rules: 
         values.update(zip((name for name, _ in each.outputs), results, strict=True))
 
 
-def check_graph(graph: Graph, given: Iterable[str], outputs: Mapping[str, Shape], payload: str) -> None:
+def check_graph(graph: Graph, inputs: Iterable[str], outputs: Mapping[str, Shape], payload: str) -> None:
     """Raise unless a graph in topological order defines every value once, and every output with its shape.
 
     Raises:
         PayloadError: An op reads an undefined value, a value is defined twice, or an output is undefined or of another
             shape.
     """
-    shapes: dict[str, Shape | None] = dict.fromkeys(given)
+    shapes: dict[str, Shape | None] = dict.fromkeys(inputs)
     for each in graph:
         for name in each.inputs:
             if name not in shapes:
@@ -119,5 +119,5 @@ def check_graph(graph: Graph, given: Iterable[str], outputs: Mapping[str, Shape]
             shapes[name] = shape
     for name, shape in outputs.items():
         if shapes.get(name) != shape:
-            found = shapes.get(name, "no op that gives it")
-            raise PayloadError(f"the graph of {payload} must give {name!r} of shape {shape}, it has {found}")
+            actual = shapes.get(name, "no op that gives it")
+            raise PayloadError(f"the graph of {payload} must give {name!r} of shape {shape}, it has {actual}")

@@ -177,7 +177,7 @@ class Operand:
             computed index is one.
         growing: Dimensions of dynamic size.
         is_scalar: Whether it is a scalar instead of an array.
-        held: Role of the argument that it is a part of; ``constant`` for a constant; empty where an op computes it.
+        role: Role of the argument that it is a part of; ``constant`` for a constant; empty where an op computes it.
         start: Number that a written operand is filled with before the op; `None` where there is none.
         is_filled: Whether it is filled before the op.
         is_own: Whether it is filled for this op alone.
@@ -196,7 +196,7 @@ class Operand:
     indices: tuple[Index, ...]
     growing: tuple[int, ...] = ()
     is_scalar: bool = False
-    held: str = ""
+    role: str = ""
     start: Number | None = None
     is_filled: bool = False
     is_own: bool = False
@@ -336,7 +336,7 @@ class Op:
     @property
     def extracts(self) -> bool:
         """Whether the body reads elements of tensors that are no constants, at any computed indices."""
-        return any(each.gathered and each.held != "constant" for each in self.captured)
+        return any(each.gathered and each.role != "constant" for each in self.captured)
 
     @property
     def in_strands(self) -> bool:

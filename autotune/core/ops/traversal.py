@@ -53,7 +53,7 @@ def contraction_of(op: Op) -> Contraction | None:
         transposed_b=b_loops == transposed_b,
         batched=bool(b),
         dtype=a.dtype,
-        constant_b=stored.held == "weight" and not b,
+        constant_b=stored.role == "weight" and not b,
         zeroed=c.is_filled and c.start == 0.0 and c.is_own,
         stored_b=stored.dtype if stored.dtype != a.dtype else "",
     )
@@ -131,7 +131,7 @@ def stores_columns(kernel: Operand, lane: int, rows: Sequence[int]) -> bool:
     """Return whether a kernel is a weight whose columns lie along the lane and whose rows are reduced."""
     loops = kernel.loops
     has_columns = len(loops) > 1 and loops[-1] == lane and loops[-2] != (rows[-1] if rows else None)
-    return has_columns and kernel.held == "weight"
+    return has_columns and kernel.role == "weight"
 
 
 def sums_columns(op: Op, lane: int) -> bool:
@@ -264,7 +264,7 @@ def is_gathering(op: Op, step: BodyOp) -> bool:
     if step.name != "tensor.extract" or step.nested:
         return False
     source = step.operands[0] - len(op.operands)
-    return not (0 <= source < len(op.captured) and op.captured[source].held == "constant")
+    return not (0 <= source < len(op.captured) and op.captured[source].role == "constant")
 
 
 def is_known_index(op: Op, value: int) -> bool:

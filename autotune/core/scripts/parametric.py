@@ -20,7 +20,7 @@ from autotune.core.space import Condition, Config, Constraint, Knob, Space, Valu
 FACT = "autotune."  # prefix of the names of machine parameters
 FACTS = ("vector_registers", "lanes", "l1_bytes", "l2_bytes", "l3_bytes")
 MOST_TRIED = 200_000  # configs that are tried before the constraints are reported as unsatisfiable
-Taken = tuple[tuple[str, Value], ...]  # knobs of enclosing alternatives, with the values that select a position
+Choices = tuple[tuple[str, Value], ...]  # knobs of enclosing alternatives, with the values that select a position
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Site:
     Attributes:
         line: Line in the user's file, from 1.
         column: Column, from 1.
-        taken: Knobs with the values for which the position is reached, the outermost first.
+        choices: Knobs with the values for which the position is reached, the outermost first.
     """
 
     line: int
     column: int
-    taken: Taken = ()
+    choices: Choices = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class OpenKnob:
     attributes: tuple[str, ...]
     selected: Value | None
     sites: tuple[Site, ...]
-    used: tuple[Taken, ...] = ()
+    used: tuple[Choices, ...] = ()
     regions: bool = False
 
     @property
@@ -196,7 +196,7 @@ class OpenScript:
         results = tuple(
             (constraint.number, tuple(evaluate(term, environment) for term in constraint.results))
             for constraint in self.constraints
-            if constraint.results and is_taken(constraint.site.taken, config)
+            if constraint.results and is_reached(constraint.site.choices, config)
         )
         return ChosenScript(self.source, self.text, attributes, results, tag, ops)
 
@@ -211,14 +211,14 @@ def facts_of(machine: Machine) -> dict[str, Value]:
     return {FACT + name: int(getattr(machine, name)) for name in FACTS}
 
 
-def is_taken(taken: Taken, config: Config) -> bool:
+def is_reached(choices: Choices, config: Config) -> bool:
     """Return whether a position is reached in a config."""
-    return all(config[name] == value for name, value in taken)
+    return all(config[name] == value for name, value in choices)
 
 
 def obeys(constraint: ScriptConstraint, facts: Mapping[str, Value], config: Config) -> bool:
     """Return whether a config satisfies a constraint, or does not reach it. A division by zero violates it."""
-    if not is_taken(constraint.site.taken, config):
+    if not is_reached(constraint.site.choices, config):
         return True
     environment = {**config, **facts}
     try:

@@ -76,12 +76,12 @@ INFIX = {
 LOOSE = {"eq": 1, "and": 0, "or": 0, "xor": 0, "implies": 0}  # operator precedence; 2 and 3 for arithmetic
 
 
-def evaluate(term: Term, given: Mapping[str, Value]) -> int:
+def evaluate(term: Term, values: Mapping[str, Value]) -> int:
     """Return the value of a term; true is 1.
 
     Args:
         term: Term to evaluate.
-        given: Value of every variable in it.
+        values: Value of every variable in it.
 
     Raises:
         ZeroDivisionError: The term divides by zero, which SMT-LIB leaves unspecified.
@@ -94,13 +94,13 @@ def evaluate(term: Term, given: Mapping[str, Value]) -> int:
     if term.op == CONSTANT:
         return int(term.value)
     if term.op in (GIVEN, CHOOSE):
-        value = given.get(str(term.value))
+        value = values.get(str(term.value))
         if not isinstance(value, int):
             raise SpaceError(f"constraints must be about numbers, {term.value} is {value!r}; leave it out of them")
-        return evaluate(term.operands[value], given) if term.op == CHOOSE else value
+        return evaluate(term.operands[value], values) if term.op == CHOOSE else value
     if term.op == "ite":
-        return evaluate(term.operands[1 if evaluate(term.operands[0], given) else 2], given)
-    return int(OPERATIONS[term.op]([evaluate(operand, given) for operand in term.operands]))
+        return evaluate(term.operands[1 if evaluate(term.operands[0], values) else 2], values)
+    return int(OPERATIONS[term.op]([evaluate(operand, values) for operand in term.operands]))
 
 
 def spell(term: Term) -> str:

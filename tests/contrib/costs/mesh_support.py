@@ -24,8 +24,8 @@ def linear(number, m, n, k, source=None, *, trips=1, fresh=False):
     """A product with a weight, which reads what another op gives, or an input."""
     held = "input" if source is None else ""
     operands = (
-        Operand((m, k), "f32", at(0, 2), value=100 + number, held=held, source=source),
-        Operand((k, n), "f32", at(2, 1), value=number, held="weight", moves=fresh),
+        Operand((m, k), "f32", at(0, 2), value=100 + number, role=held, source=source),
+        Operand((k, n), "f32", at(2, 1), value=number, role="weight", moves=fresh),
         Operand((m, n), "f32", at(0, 1), value=200 + number, written=True),
     )
     nest = LoopNest((m, n, k), NEST)

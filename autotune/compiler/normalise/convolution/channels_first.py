@@ -94,14 +94,14 @@ class Planes:
             *operands, _ = elements
             total = operands.pop() if fill is None else fill.operands[0]
             outside = len(positions) < len(window)  # padding of a sum adds zeros
-            found = dict(
+            loaded = dict(
                 zip(positions, (self.masked(x, j) for x, (_, j) in zip(operands, positions, strict=False)), strict=True)
             )
             if self.kernel is not None:
-                for x, weight in zip(found.values(), operands[len(positions) :], strict=True):
+                for x, weight in zip(loaded.values(), operands[len(positions) :], strict=True):
                     total = multiply_add(x, weight, total)
                 return total
-            values = [*found.values(), *([self.border] if outside and self.is_maximum else [])]
+            values = [*loaded.values(), *([self.border] if outside and self.is_maximum else [])]
             if fill is not None and values and is_neutral(total, self.is_maximum):
                 total, *values = values
             return maximum([total, *values]) if self.is_maximum else reduce(arith.addf, values, total)

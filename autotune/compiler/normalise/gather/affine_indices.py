@@ -147,11 +147,11 @@ class PartWriter:
         loop, line = self.reads.lines[producer.operands[-1]] if producer.name == READ else (0, None)
         return line if line is not None and not line.within(*self.part[loop]) else None
 
-    def add(self, value: ir.Value, held: ir.Value, results: Sequence[ir.AffineExpr]) -> None:
+    def add(self, value: ir.Value, source: ir.Value, results: Sequence[ir.AffineExpr]) -> None:
         """Add an input that replaces a value."""
         amap = ir.AffineMap.get(len(self.part), 0, results)
         self.numbers.setdefault(value, []).append(len(self.inputs))
-        self.inputs.append(read_by(held, amap, [length for _, length in self.part]))
+        self.inputs.append(read_by(source, amap, [length for _, length in self.part]))
         self.maps.append(amap)
 
     def copy(self, value: ir.Value, elements: Sequence[ir.Value], done: dict[ir.Value, ir.Value]) -> ir.Value:
@@ -204,12 +204,12 @@ def reads_of(op: ir.Operation) -> KnownReads | None:
     return known_reads if prod(nest.sizes) and known_reads.is_worth_it and is_inside(known_reads) else None
 
 
-def is_inside(found: KnownReads) -> bool:
+def is_inside(gather: KnownReads) -> bool:
     """Return whether all indices are in bounds."""
-    for read in reads_in(found.op):
+    for read in reads_in(gather.op):
         source, *indices = read.operands
         for index, size in zip(indices, source.type.shape, strict=True):
-            table = found.lines[index][1].table
+            table = gather.lines[index][1].table
             if min(table) < 0 or max(table) >= size:
                 return False
     return True

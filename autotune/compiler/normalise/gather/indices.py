@@ -104,15 +104,15 @@ def split(op: ir.Operation, loop: int) -> None:
         if prod(nest.sizes) == last + 1 >= LEAST and prod(x.type.shape) == last + 1:
             row = flat(x, [range(len(x.type.shape))])
             both = LongRow(row, start.owner.operands[0], combine, is_it, kind).find()
-            most, found = (unflat(each, [], start.type.shape) for each in both)
+            most, argmax = (unflat(each, [], start.type.shape) for each in both)
         else:
-            most, found = find_in_rows()
+            most, argmax = find_in_rows()
         op.results[0].replace_all_uses_with(most)
         if kind != wide:
             rank = len(first.type.shape)
             whole, into = [ir.AffineMap.get_identity(rank)] * 2, tensor.empty(first.type.shape, wide)
-            found = generic([found], into, whole, ["parallel"] * rank, lambda at, _: arith.extsi(wide, at))
-    op.results[1].replace_all_uses_with(found)
+            argmax = generic([argmax], into, whole, ["parallel"] * rank, lambda at, _: arith.extsi(wide, at))
+    op.results[1].replace_all_uses_with(argmax)
     op.erase()
 
 

@@ -71,7 +71,7 @@ def write_without_kept(module: ir.Module) -> None:
         *inputs, into = op.operands
         loop_dims = [at for at, loop in enumerate(dimensions(written)) if loop is not None]
         begins, ends = [0, *loop_dims[1:]], [*loop_dims[1:], len(written.results)]
-        groups = [list(range(*around)) for around in zip(begins, ends, strict=True)]
+        groups = [list(range(*bounds)) for bounds in zip(begins, ends, strict=True)]
         narrow = ir.AffineMap.get(written.n_dims, 0, [written.results[at] for at in loop_dims])
         with ir.InsertionPoint(op), op.location:
             result = generic(inputs, flat(into, groups), [*maps, narrow], nest.iterators, copy_of_body(op))

@@ -50,7 +50,7 @@ def step_once_along_one(module: ir.Module) -> bool:
     for op in every_op(module):
         if op.name not in SLICES:
             continue
-        sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{what}"])) for what in ("sizes", "strides"))
+        sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{field}"])) for field in ("sizes", "strides"))
         new_steps = [1 if size == 1 and step > 0 else step for size, step in zip(sizes, steps, strict=True)]
         if new_steps != steps:
             op.attributes["static_strides"] = ir.DenseI64ArrayAttr.get(new_steps)

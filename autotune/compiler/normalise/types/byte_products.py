@@ -127,8 +127,8 @@ def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[
 
     def write(*elements: ir.Value) -> ir.Value:
         pairs = zip(elements[:count], elements[count : 2 * count], strict=True)
-        found = [arith.muli(*(arith.extsi(i16, each) for each in pair)) for pair in pairs]
-        sums = [reduce(add_exactly, found[at : at + 2]) for at in range(0, count, 2)]
+        multiplied = [arith.muli(*(arith.extsi(i16, each) for each in pair)) for pair in pairs]
+        sums = [reduce(add_exactly, multiplied[at : at + 2]) for at in range(0, count, 2)]
         return reduce(arith.addi, [*(arith.extsi(i32, each) for each in sums), *elements[2 * count : -1]])
 
     into = tensor.empty(result_type.shape, i32)

@@ -8,7 +8,7 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
 from autotune.compiler.ir.values import values_of
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.normalise.types.booleans import ON_TENSORS
-from autotune.compiler.normalise.types.narrow import narrow_constant, narrowed
+from autotune.compiler.normalise.types.narrow import as_f32, constant_as_f32
 from autotune.core.stats import HALVES
 
 READ, WRITE = "bufferization.to_tensor", "bufferization.materialize_in_destination"
@@ -37,7 +37,7 @@ def compute_in_singles(module: ir.Module) -> bool:
     rounding_types = [element_of(op.results[0].type) if is_rounding(op) else None for op in ops]
     for value in [value for op in ops for value in values_of(op)]:
         if is_half(value.type) and not isinstance(value.type, ir.MemRefType):
-            value.set_type(narrowed(value.type))
+            value.set_type(as_f32(value.type))
     for op in ops:
         if op.name == "arith.constant" and is_half(op.attributes["value"].type):
             widen_constant(op)
@@ -132,7 +132,7 @@ def widen_constant(op: ir.Operation) -> None:
     """Change a constant to f32; unless it is a splat, append an extension, which is folded later."""
     attribute, result = op.attributes["value"], op.results[0]
     if isinstance(attribute, ir.FloatAttr) or attribute.is_splat:
-        op.attributes["value"] = narrow_constant(attribute)
+        op.attributes["value"] = constant_as_f32(attribute)
         return
     wide = result.type
     result.set_type(attribute.type)

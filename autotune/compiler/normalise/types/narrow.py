@@ -33,10 +33,10 @@ def narrow_floats(module: ir.Module) -> None:
     ):
         return
     for value in wide_values:
-        value.set_type(narrowed(value.type))
+        value.set_type(as_f32(value.type))
     for op in ops:
         if op.name == "arith.constant" and is_wide(op.attributes["value"].type):
-            op.attributes["value"] = narrow_constant(op.attributes["value"])
+            op.attributes["value"] = constant_as_f32(op.attributes["value"])
     for op in ops:
         if op.name in ("arith.extf", "arith.truncf") and op.operands[0].type == op.results[0].type:
             op.results[0].replace_all_uses_with(op.operands[0])
@@ -83,7 +83,7 @@ def is_wide(kind: ir.Type) -> bool:
     return str(kind.element_type if isinstance(kind, ir.ShapedType) else kind) == WIDE
 
 
-def narrowed(kind: ir.Type) -> ir.Type:
+def as_f32(kind: ir.Type) -> ir.Type:
     """Return the type with f32 as its element type."""
     single = ir.F32Type.get()
     if isinstance(kind, ir.RankedTensorType):
@@ -93,14 +93,14 @@ def narrowed(kind: ir.Type) -> ir.Type:
     return single
 
 
-def narrow_constant(attribute: ir.Attribute) -> ir.Attribute:
+def constant_as_f32(attribute: ir.Attribute) -> ir.Attribute:
     """Convert a constant, scalar or tensor of floats, to f32."""
     if isinstance(attribute, ir.FloatAttr):
         return ir.FloatAttr.get(ir.F32Type.get(), float(attribute.value))
     elements = ir.DenseFPElementsAttr(attribute)
-    tensor_type = ir.RankedTensorType(narrowed(elements.type))
+    tensor_type = ir.RankedTensorType(as_f32(elements.type))
     if elements.is_splat:
-        return ir.DenseElementsAttr.get_splat(tensor_type, narrow_constant(elements.get_splat_value()))
+        return ir.DenseElementsAttr.get_splat(tensor_type, constant_as_f32(elements.get_splat_value()))
     return ir.DenseElementsAttr.get(
         [ir.FloatAttr.get(tensor_type.element_type, elements[i]) for i in range(len(elements))], tensor_type
     )

@@ -113,7 +113,7 @@ def read_argument(argument: str) -> tuple[Grid, int]:
     if not 1 <= batch <= MOST_BATCH:
         raise MachineError(f"batch must be a whole number from 1 to {MOST_BATCH}, got {batch}; try batch=8")
     try:
-        return checked(replace(find_grid(name), **given)), batch  # type: ignore[arg-type]  # names of LAWS
+        return checked(replace(find_grid(name), **given)), batch  # type: ignore[arg-type]  # names of BOUNDS
     except ValueError as error:
         raise MachineError(f"grid {one_line(name)[:80]}: {error}") from error
 

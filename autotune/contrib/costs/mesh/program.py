@@ -49,12 +49,12 @@ class MeshOp:
     @property
     def kept(self) -> tuple[Operand, ...]:
         """Arrays that it reads and that stay in the cores' memory: weights and caches."""
-        return tuple(access for access in self.reads if access.held in (WEIGHT, STATE))
+        return tuple(access for access in self.reads if access.role in (WEIGHT, STATE))
 
     @property
     def kept_weights(self) -> tuple[Operand, ...]:
         """Weights that it reads."""
-        return tuple(access for access in self.reads if access.held == WEIGHT)
+        return tuple(access for access in self.reads if access.role == WEIGHT)
 
     @property
     def reduced(self) -> tuple[int, ...]:
@@ -122,7 +122,7 @@ class MeshProgram:
             for unit in self.units
             for op in unit.ops
             for access in self.ops[op].kept
-            if access.held == kind
+            if access.role == kind
         }
         return sum(found.values())
 
