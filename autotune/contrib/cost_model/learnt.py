@@ -1,6 +1,6 @@
 """Analysis of a cost model that is fitted to recorded trials: importance of features, accuracy, and predictions.
 
-The model is that of `samplers.cost_model`, on all trials of a sweep or a recording. Its accuracy is measured by
+The model is that of the sampler (`model.py`), on all trials of a sweep or a recording. Its accuracy is measured by
 leave-one-out predictions.
 """
 
