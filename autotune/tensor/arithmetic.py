@@ -9,15 +9,15 @@ from autotune.tensor.graph import operation
 from autotune.tensor.tensor import Tensor, as_tensor, operands, operate
 
 
-def numbers(what: str, x: object) -> Tensor:
+def numbers(name: str, x: object) -> Tensor:
     """Convert an operand to a tensor of numbers.
 
     Raises:
         TensorTypeError: The operand is boolean, or no tensor.
     """
-    operand = as_tensor(what, x)
+    operand = as_tensor(name, x)
     if operand.dtype == bool:
-        raise TensorTypeError(f"operands of {what} must be numbers, they are bool; use astype")
+        raise TensorTypeError(f"operands of {name} must be numbers, they are bool; use astype")
     return operand
 
 
@@ -142,16 +142,16 @@ def bitwise_right_shift(x1: object, x2: object, /) -> Tensor:
     return operate("shift_right", values, clip(amount, 0, most))
 
 
-def shifted(what: str, x1: object, x2: object) -> tuple[Tensor, Tensor, int]:
+def shifted(name: str, x1: object, x2: object) -> tuple[Tensor, Tensor, int]:
     """Return the operands of a shift in their common element type, and the largest valid shift amount.
 
     Raises:
         TensorTypeError: Operands are not integers.
     """
-    tensors = operands(what, x1, x2)
-    dtype = promote(what, *(x.dtype for x in tensors))
+    tensors = operands(name, x1, x2)
+    dtype = promote(name, *(x.dtype for x in tensors))
     if not is_integer(dtype):
-        raise TensorTypeError(f"operands of {what} must be whole numbers, they are {dtype.name}; use astype")
+        raise TensorTypeError(f"operands of {name} must be whole numbers, they are {dtype.name}; use astype")
     value, amount = (operate("astype", x, dtype) for x in tensors)
     return value, amount, 8 * dtype.itemsize - 1
 

@@ -54,14 +54,14 @@ class Specialised:
         traced: Graph of the function.
         run: Compiled function from the payload's input arrays to its output arrays.
         inputs: Number of arrays that a call passes.
-        kept: Indices of the arrays that are inputs of the payload (those that are not empty); `None` for all of them.
+        nonempty: Indices of the arrays that are not empty, the inputs of the payload; `None` for all of them.
         is_plain: Whether every result of the function is an output of the payload.
     """
 
     traced: Traced
     run: Callable[[Sequence[object]], list[Array]]
     inputs: int
-    kept: tuple[int, ...] | None
+    nonempty: tuple[int, ...] | None
     is_plain: bool
 
     def __call__(self, arrays: Sequence[object]) -> Nested:
@@ -71,7 +71,7 @@ class Specialised:
             NotExactlyError: An array has another shape or element type.
             TensorIndexError: An integer array used as indices is out of range.
         """
-        outputs = self.run(arrays if self.kept is None else [arrays[number] for number in self.kept])
+        outputs = self.run(arrays if self.nonempty is None else [arrays[number] for number in self.nonempty])
         return self.traced.arrange(outputs if self.is_plain else finished(self.traced.program.results, outputs))
 
 
@@ -128,7 +128,7 @@ class CompiledFunction:
         specialised = self._known.get(signature)
         if specialised is None:
             specialised = self._known[signature] = specialise(self._function, arguments, named, self._bundle)
-        if len(arrays) == len(arguments) and not named and specialised.kept is None:
+        if len(arrays) == len(arguments) and not named and specialised.nonempty is None:
             self._latest = specialised
         return specialised(arrays)
 
@@ -162,20 +162,20 @@ def specialise(
     payload = program.payload
     weights = [argument.name for argument in payload.arguments if argument.role == "weight"]
     constants = [stored(node.array) for node in program.constants if node.array is not None]
-    kept = tuple(number for number, node in enumerate(program.inputs) if 0 not in node.shape)
+    nonempty = tuple(number for number, node in enumerate(program.inputs) if 0 not in node.shape)
     names = [argument.name for argument in payload.arguments if argument.role == "input"]
-    accepted = {name: taken(program, number, name) for name, number in zip(names, kept, strict=True)}
+    accepted = {name: accepted_of(program, number, name) for name, number in zip(names, nonempty, strict=True)}
     outputs = [node for node in program.results if 0 not in node.shape]
     results = {a.name: (node.shape, node.dtype) for a, node in zip(payload.outputs, outputs, strict=True)}
     weight_arrays = dict(zip(weights, constants, strict=True))
     compiled = import_module(BUILD).function_of(payload, weight_arrays, bundle, accepted, results)
     count = len(program.inputs)
     return Specialised(
-        traced, compiled.call, count, None if len(kept) == count else kept, len(outputs) == len(program.results)
+        traced, compiled.call, count, None if len(nonempty) == count else nonempty, len(outputs) == len(program.results)
     )
 
 
-def taken(program: TensorProgram, number: int, name: str) -> Accepted:
+def accepted_of(program: TensorProgram, number: int, name: str) -> Accepted:
     """Return the shape, element type and, for indices, the range that the array of an input must have."""
     node, size = program.inputs[number], dict(program.bounds).get(number)
     if size is None:

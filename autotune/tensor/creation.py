@@ -43,7 +43,7 @@ def asarray(obj: object, /, *, dtype: object = None, device: str | None = None, 
     return known(np.array(array, dtype=element_type(obj, array, dtype), order="C"))
 
 
-def element_type(obj: object, given: np.ndarray[Any, Any], dtype: object) -> DType:
+def element_type(obj: object, array: np.ndarray[Any, Any], dtype: object) -> DType:
     """Return the element type of the tensor that an object is converted to.
 
     Raises:
@@ -51,10 +51,10 @@ def element_type(obj: object, given: np.ndarray[Any, Any], dtype: object) -> DTy
     """
     if dtype is not None:
         return as_dtype(dtype)
-    if given.dtype == np.float64 and not isinstance(obj, np.ndarray):
+    if array.dtype == np.float64 and not isinstance(obj, np.ndarray):
         return float32
     try:
-        return as_dtype(given.dtype)
+        return as_dtype(array.dtype)
     except TensorTypeError as error:
         raise TensorTypeError(f"{error}; say asarray(x, dtype=T.float32)") from error
 
@@ -72,9 +72,9 @@ def from_dlpack(x: object, /, *, device: str | None = None, copy: Flag | None = 
 
 
 @operation
-def scalar(what: str, value: Scalar, beside: DType) -> Tensor:
+def scalar(name: str, value: Scalar, beside: DType) -> Tensor:
     """Return a number as a tensor of 0 dimensions, with the element type of the operand beside it."""
-    dtype = scalar_dtype(what, value, beside)
+    dtype = scalar_dtype(name, value, beside)
     return Tensor(Node("full", (), dtype, attributes=(float(value) if is_float(dtype) else value,)))
 
 
@@ -90,10 +90,10 @@ def full(shape: Sizes, fill_value: Scalar, *, dtype: object = None, device: str 
     return operate("broadcast_to", operate("scalar", "full", number, target), sizes)
 
 
-def filled(what: str, value: int, shape: Sizes, dtype: object, device: str | None) -> Tensor:
+def filled(name: str, value: int, shape: Sizes, dtype: object, device: str | None) -> Tensor:
     """Return a tensor filled with 0 or 1, which every element type can hold; by default of float32."""
-    on_cpu(what, device)
-    target, sizes = as_dtype(float32 if dtype is None else dtype), as_shape(what, shape)
+    on_cpu(name, device)
+    target, sizes = as_dtype(float32 if dtype is None else dtype), as_shape(name, shape)
     number = value == 1 if target == bool else value
     return full(sizes, number if target == bool or is_integer(target) else float(value), dtype=target)
 

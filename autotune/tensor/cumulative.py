@@ -35,7 +35,7 @@ def cumulative_prod(
     return led(1, products, dim) if include_initial else products
 
 
-def so_far(what: str, op: str, x: Tensor, axis: int | None) -> tuple[Tensor, int]:
+def so_far(name: str, op: str, x: Tensor, axis: int | None) -> tuple[Tensor, int]:
     """Return the inclusive scan of a tensor, and the axis that it runs along.
 
     Each step combines every element with the one 1, 2, 4, 8 .. before it (Hillis and Steele, 1986).
@@ -44,8 +44,8 @@ def so_far(what: str, op: str, x: Tensor, axis: int | None) -> tuple[Tensor, int
         TensorError: There are several axes, and `axis` is `None`.
     """
     if axis is None and x.ndim != 1:
-        raise TensorError(f"an axis must be named for {what} of shape {x.shape}; add axis=")
-    dim = axis_of(what, 0 if axis is None else axis, x.ndim)
+        raise TensorError(f"an axis must be named for {name} of shape {x.shape}; add axis=")
+    dim = axis_of(name, 0 if axis is None else axis, x.ndim)
     size, step, scanned = x.shape[dim], 1, x
     while step < size:
         combined = operate(op, part(scanned, step, size, dim), part(scanned, 0, size - step, dim))

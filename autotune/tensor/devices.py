@@ -5,15 +5,15 @@ from autotune.core.errors import TensorError
 CPU = "cpu"
 
 
-def on_cpu(what: str, device: object) -> None:
+def on_cpu(name: str, device: object) -> None:
     """Check that a device is the CPU.
 
     Args:
-        what: Name of the operation, for the message.
+        name: Name of the operation, for the message.
         device: Name of the device; `None` for the default.
 
     Raises:
         TensorError: There is no such device.
     """
     if device not in (None, CPU):
-        raise TensorError(f"the device of {what} must be {CPU!r} or None, got {device!r}")
+        raise TensorError(f"the device of {name} must be {CPU!r} or None, got {device!r}")

@@ -63,11 +63,11 @@ def is_integer(dtype: DType) -> builtins.bool:
     return dtype in INTEGERS
 
 
-def promote(what: str, *dtypes: DType) -> DType:
+def promote(name: str, *dtypes: DType) -> DType:
     """Return the element type of a result: the widest of the operands, which must be of one kind.
 
     Args:
-        what: Name of the operation, for the message.
+        name: Name of the operation, for the message.
         *dtypes: Element types of its operands.
 
     Raises:
@@ -81,10 +81,10 @@ def promote(what: str, *dtypes: DType) -> DType:
         if all(dtype in kind for dtype in dtypes):
             return max(dtypes, key=kind.index)
     names = ", ".join(dtype.name for dtype in dtypes)
-    raise TensorTypeError(f"operands of {what} must be of one kind, real, whole or bool, they are {names}; use astype")
+    raise TensorTypeError(f"operands of {name} must be of one kind, real, whole or bool, they are {names}; use astype")
 
 
-def scalar_dtype(what: str, value: Scalar, beside: DType) -> DType:
+def scalar_dtype(name: str, value: Scalar, beside: DType) -> DType:
     """Return the element type that a Python number takes beside a tensor: the tensor's.
 
     Raises:
@@ -97,8 +97,8 @@ def scalar_dtype(what: str, value: Scalar, beside: DType) -> DType:
     )
     if not fits:
         raise TensorTypeError(
-            f"a number beside {beside.name} in {what} must be of that kind, got {value!r}; use astype on the tensor"
+            f"a number beside {beside.name} in {name} must be of that kind, got {value!r}; use astype on the tensor"
         )
     if is_integer(beside) and not np.iinfo(beside).min <= value <= np.iinfo(beside).max:
-        raise TensorTypeError(f"a number beside {beside.name} in {what} must fit it, got {value}; use astype")
+        raise TensorTypeError(f"a number beside {beside.name} in {name} must fit it, got {value}; use astype")
     return beside

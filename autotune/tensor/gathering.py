@@ -42,13 +42,13 @@ def take(x: object, indices: object, /, *, axis: int | None = None) -> Tensor:
     return gather(source, index if count and is_checked(index) else in_range(index, count), dim)
 
 
-def whole(what: str, indices: object) -> Tensor:
+def whole(name: str, indices: object) -> Tensor:
     """Convert indices to an integer tensor.
 
     Raises:
         TensorTypeError: Indices are not integers.
     """
-    operand = as_tensor(what, indices)
+    operand = as_tensor(name, indices)
     if operand.dtype.kind != "i":
         raise TensorTypeError(f"indices to take must be whole numbers, they are {operand.dtype.name}; use astype")
     return operand

@@ -63,8 +63,8 @@ def look(_: Writer, node: Node, x: View) -> View:
 
 def fold(writer: Writer, node: Node, x: View | None) -> View:
     """Lower a reduction along axes."""
-    what, axes = node.attributes
-    start = Node("full", (), node.dtype, attributes=(first(what, node.dtype),))
+    kind, axes = node.attributes
+    start = Node("full", (), node.dtype, attributes=(first(kind, node.dtype),))
     if x is None:
         return View(node, Formula(start), node.shape, ())
     order = [d for d in range(len(x.shape)) if d not in axes]
@@ -75,13 +75,13 @@ def fold(writer: Writer, node: Node, x: View | None) -> View:
     if len(covered) < count:  # linalg infers the size of a loop from an operand that it indexes
         x, body = seen(x.node, writer.stored(x), x.shape), LoopBody()
         element = body.element(x, loops)
-    initial_value = number(writer, first(what, node.dtype), x)
+    initial_value = number(writer, first(kind, node.dtype), x)
     into = writer.filled(squeezed(node.shape), x.element, initial_value)
     so_far = read(body.emit, "%acc", into.element)
-    if what == "largest":
+    if kind == "largest":
         result = body.emit(f"arith.maximumf {so_far}, {element} fastmath<nnan,nsz> : f32")
     else:
-        result = scalar(body.emit, Node(FOLDS[what], (), node.dtype), so_far, element)
+        result = scalar(body.emit, Node(FOLDS[kind], (), node.dtype), so_far, element)
     return seen(node, writer.generic(body, written(body.emit, result, into.element), into, count))
 
 

@@ -73,17 +73,17 @@ def moveaxis(x: object, source: int | Sequence[int], destination: int | Sequence
     Raises:
         TensorError: The numbers of sources and destinations differ, or an axis is repeated.
     """
-    given = as_tensor("moveaxis", x)
+    operand = as_tensor("moveaxis", x)
     start, end = (
-        [axis_of("moveaxis", axis, given.ndim) for axis in (axes if isinstance(axes, Sequence) else (axes,))]
+        [axis_of("moveaxis", axis, operand.ndim) for axis in (axes if isinstance(axes, Sequence) else (axes,))]
         for axes in (source, destination)
     )
     if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
         raise TensorError(f"moveaxis must have a destination for each axis, got {source} and {destination}")
-    order = [axis for axis in range(given.ndim) if axis not in start]
+    order = [axis for axis in range(operand.ndim) if axis not in start]
     for position, axis in sorted(zip(end, start, strict=True)):
         order.insert(position, axis)
-    return permute_dims(given, order)
+    return permute_dims(operand, order)
 
 
 @operation

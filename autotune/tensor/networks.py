@@ -204,13 +204,13 @@ def silu(x: object) -> Tensor:
     return values / (1.0 + operate("exp", -values))
 
 
-def real(what: str, x: object) -> Tensor:
+def real(name: str, x: object) -> Tensor:
     """Convert an operand to a tensor of real numbers.
 
     Raises:
         TensorTypeError: The operand is not real.
     """
-    operand = as_tensor(what, x)
+    operand = as_tensor(name, x)
     if not is_float(operand.dtype):
-        raise TensorTypeError(f"operands of {what} must be real, they are {operand.dtype.name}; use astype")
+        raise TensorTypeError(f"operands of {name} must be real, they are {operand.dtype.name}; use astype")
     return operand

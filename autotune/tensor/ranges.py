@@ -93,10 +93,10 @@ def triu(x: object, /, *, k: int = 0) -> Tensor:
     return operate("where", below("triu", matrix, k - 1), zeros((), dtype=matrix.dtype), matrix)
 
 
-def below(what: str, matrix: Tensor, k: int) -> Tensor:
+def below(name: str, matrix: Tensor, k: int) -> Tensor:
     """Return a mask of the elements on or below the `k`-th diagonal."""
     if matrix.ndim < 2:
-        raise TensorError(f"what {what} takes must have 2 dimensions or more, shape is {matrix.shape}")
+        raise TensorError(f"what {name} takes must have 2 dimensions or more, shape is {matrix.shape}")
     right, down = coordinates(*matrix.shape[-2:])
     offset = within(k, *matrix.shape[-2:])
     return right <= (down + offset if offset else down)

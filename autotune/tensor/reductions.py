@@ -11,11 +11,11 @@ from autotune.tensor.shapes import axes_of, without
 from autotune.tensor.tensor import Axes, Tensor, as_tensor, operate
 
 
-def fold(what: str, x: Tensor, axis: Axes, keepdims: Flag) -> Tensor:
+def fold(kind: str, x: Tensor, axis: Axes, keepdims: Flag) -> Tensor:
     """Reduce the elements along axes.
 
     Args:
-        what: ``sum``, ``prod``, ``max``, ``min``, ``all`` or ``any``; ``largest`` is a maximum that assumes no NaN.
+        kind: ``sum``, ``prod``, ``max``, ``min``, ``all`` or ``any``; ``largest`` is a maximum that assumes no NaN.
         x: Tensor to reduce.
         axis: Axes to reduce; all for `None`.
         keepdims: Whether to keep the reduced axes, with size 1.
@@ -23,33 +23,33 @@ def fold(what: str, x: Tensor, axis: Axes, keepdims: Flag) -> Tensor:
     Raises:
         TensorError: A maximum or minimum is of no elements.
     """
-    axes = axes_of(what, axis, x.ndim)
-    if what in ("max", "min", "largest") and 0 in (x.shape[dim] for dim in axes):
-        raise TensorError(f"{what} must be of one element or more, shape {x.shape} has none along axis {axis}")
+    axes = axes_of(kind, axis, x.ndim)
+    if kind in ("max", "min", "largest") and 0 in (x.shape[dim] for dim in axes):
+        raise TensorError(f"{kind} must be of one element or more, shape {x.shape} has none along axis {axis}")
     reduced_shape = without(x.shape, axes)
     if {x.shape[dim] for dim in axes} <= {1}:
         dims = [None if dim in axes else dim - len([a for a in axes if a < dim]) for dim in range(x.ndim)]
         result = view(x, reduced_shape, dims)
     else:
-        result = Tensor(Node("fold", reduced_shape, x.dtype, (x.node,), attributes=(what, axes)))
+        result = Tensor(Node("fold", reduced_shape, x.dtype, (x.node,), attributes=(kind, axes)))
     return reshape(result, without(x.shape, axes, keepdims=True)) if keepdims else result
 
 
-def numbers(what: str, x: object, *, real: Flag = False) -> Tensor:
+def numbers(name: str, x: object, *, real: Flag = False) -> Tensor:
     """Convert an operand to a tensor of numbers, or of real numbers only.
 
     Raises:
         TensorTypeError: The operand is of another kind.
     """
-    operand = as_tensor(what, x)
+    operand = as_tensor(name, x)
     if operand.dtype == bool or (real and not is_float(operand.dtype)):
-        raise TensorTypeError(f"{what} must be of {'real ' * real}numbers, got {operand.dtype.name}; use astype")
+        raise TensorTypeError(f"{name} must be of {'real ' * real}numbers, got {operand.dtype.name}; use astype")
     return operand
 
 
-def widened(what: str, x: object, dtype: object) -> Tensor:
+def widened(name: str, x: object, dtype: object) -> Tensor:
     """Convert the operand of a sum or product to its accumulator type: by default int64 for int32."""
-    operand = numbers(what, x)
+    operand = numbers(name, x)
     return astype(operand, (int64 if operand.dtype == int32 else operand.dtype) if dtype is None else as_dtype(dtype))
 
 
@@ -118,9 +118,9 @@ def std(x: object, /, axis: Axes = None, *, correction: float = 0.0, keepdims: F
     return operate("sqrt", var(numbers("std", x, real=True), axis, correction=correction, keepdims=keepdims))
 
 
-def count(what: str, x: Tensor, axis: Axes) -> int:
+def count(name: str, x: Tensor, axis: Axes) -> int:
     """Return the number of elements that are reduced into one."""
-    return math.prod(x.shape[dim] for dim in axes_of(what, axis, x.ndim))
+    return math.prod(x.shape[dim] for dim in axes_of(name, axis, x.ndim))
 
 
 @operation
@@ -135,16 +135,16 @@ def argmin(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> 
     return first_index("argmin", x, axis, keepdims)
 
 
-def first_index(what: str, x: object, axis: int | None, keepdims: Flag) -> Tensor:
+def first_index(name: str, x: object, axis: int | None, keepdims: Flag) -> Tensor:
     """Return the first index of an extremum: a maximum or minimum, then the least matching index.
 
     A single reduction with two results would not vectorize.
     """
-    values = numbers(what, x)
+    values = numbers(name, x)
     flat = reshape(values, -1) if axis is None else values
-    (dim,) = axes_of(what, 0 if axis is None else axis, flat.ndim)
+    (dim,) = axes_of(name, 0 if axis is None else axis, flat.ndim)
     size = flat.shape[dim]
-    extremum = fold(what.removeprefix("arg"), flat, dim, keepdims=True)
+    extremum = fold(name.removeprefix("arg"), flat, dim, keepdims=True)
     is_extremum = flat == extremum
     if is_float(flat.dtype):
         is_extremum = is_extremum | operate("isnan", flat)

@@ -160,10 +160,10 @@ def written(emit: Emit, element: str, stored: str) -> str:
     return emit(f"arith.extui {element} : i1 to i8") if stored == "i8" else element
 
 
-def first(what: str, dtype: DType) -> float:
+def first(kind: str, dtype: DType) -> float:
     """Return the neutral element of a reduction."""
-    if what in ("max", "largest"):
+    if kind in ("max", "largest"):
         return -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
-    if what == "min":
+    if kind == "min":
         return math.inf if is_float(dtype) else int(np.iinfo(dtype).max)
-    return 1 if what in ("prod", "all") else 0
+    return 1 if kind in ("prod", "all") else 0

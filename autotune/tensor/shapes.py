@@ -9,11 +9,11 @@ Shape = tuple[int, ...]
 Sizes = int | Sequence[int]
 
 
-def broadcast(what: str, *shapes: Shape) -> Shape:
+def broadcast(name: str, *shapes: Shape) -> Shape:
     """Return the shape that operands broadcast to.
 
     Args:
-        what: Name of the operation, for the message.
+        name: Name of the operation, for the message.
         *shapes: Shapes of its operands.
 
     Raises:
@@ -29,12 +29,12 @@ def broadcast(what: str, *shapes: Shape) -> Shape:
         sizes = {shape[index - rank + len(shape)] for shape in shapes if index >= rank - len(shape)} - {1}
         if len(sizes) > 1:
             text = ", ".join(map(str, shapes))
-            raise TensorError(f"shapes of {what} must broadcast, {text} do not; sizes of an axis are equal, or 1")
+            raise TensorError(f"shapes of {name} must broadcast, {text} do not; sizes of an axis are equal, or 1")
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 
 
-def as_shape(what: str, shape: Sizes) -> Shape:
+def as_shape(name: str, shape: Sizes) -> Shape:
     """Convert a size, or a sequence of sizes, to a shape.
 
     Raises:
@@ -44,13 +44,13 @@ def as_shape(what: str, shape: Sizes) -> Shape:
     try:
         sizes = tuple(operator.index(size) for size in (shape if isinstance(shape, Sequence) else (shape,)))
     except TypeError as error:
-        raise TensorTypeError(f"a shape for {what} must be whole numbers, got {shape!r}") from error
+        raise TensorTypeError(f"a shape for {name} must be whole numbers, got {shape!r}") from error
     if any(size < 0 for size in sizes):
-        raise TensorError(f"sizes of {what} must not be negative, got {sizes}")
+        raise TensorError(f"sizes of {name} must not be negative, got {sizes}")
     return sizes
 
 
-def axis_of(what: str, axis: int, rank: int) -> int:
+def axis_of(name: str, axis: int, rank: int) -> int:
     """Normalize an axis to be nonnegative.
 
     Raises:
@@ -60,14 +60,14 @@ def axis_of(what: str, axis: int, rank: int) -> int:
     try:
         number = operator.index(axis)
     except TypeError as error:
-        raise TensorTypeError(f"axis of {what} must be a whole number, got {axis!r}") from error
+        raise TensorTypeError(f"axis of {name} must be a whole number, got {axis!r}") from error
     if not -rank <= number < rank:
         allowed = f"from {-rank} to {rank - 1}" if rank else "left out of 0 dimensions"
-        raise TensorIndexError(f"axis of {what} must be {allowed}, got {axis}")
+        raise TensorIndexError(f"axis of {name} must be {allowed}, got {axis}")
     return number % rank
 
 
-def axes_of(what: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Normalize axes and sort them; all axes for `None`.
 
     Raises:
@@ -76,9 +76,9 @@ def axes_of(what: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
     """
     if axis is None:
         return tuple(range(rank))
-    numbers = [axis_of(what, each, rank) for each in (axis if isinstance(axis, Sequence) else (axis,))]
+    numbers = [axis_of(name, each, rank) for each in (axis if isinstance(axis, Sequence) else (axis,))]
     if len(set(numbers)) < len(numbers):
-        raise TensorError(f"axes of {what} must differ, got {axis}")
+        raise TensorError(f"axes of {name} must differ, got {axis}")
     return tuple(sorted(numbers))
 
 

@@ -169,10 +169,10 @@ class Tensor:
     def __setitem__(self, key: object, value: object) -> None:
         raise refused(TensorTypeError("a tensor must not be written; use where, concat, or slices of it"))
 
-    def _decide(self, asked: str) -> TensorError:
+    def _decide(self, method: str) -> TensorError:
         return refused(
             TensorError(
-                f"{asked} must not be asked of a tensor, here of shape {self.shape} and {self.dtype.name}: no control "
+                f"{method} must not be asked of a tensor, here of shape {self.shape} and {self.dtype.name}: no control "
                 "flow can depend on elements; use where, or .numpy() outside of what is compiled"
             )
         )
@@ -312,11 +312,11 @@ class Tensor:
         return operate("bitwise_invert", self)
 
 
-def as_tensor(what: str, value: object, beside: DType | None = None) -> Tensor:
+def as_tensor(name: str, value: object, beside: DType | None = None) -> Tensor:
     """Convert an operand to a tensor: a tensor, a NumPy array, or a number if another operand gives its element type.
 
     Args:
-        what: Name of the operation, for the message.
+        name: Name of the operation, for the message.
         value: Operand to convert.
         beside: Element type of the other operand, which a number is converted to; `None` if there is none.
 
@@ -328,20 +328,20 @@ def as_tensor(what: str, value: object, beside: DType | None = None) -> Tensor:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (bool, int, float)) and beside is not None:
-        return operate("scalar", what, value, beside)
+        return operate("scalar", name, value, beside)
     if isinstance(value, np.ndarray):
         return operate("asarray", value)
     raise TensorTypeError(
-        f"operands of {what} must be tensors, arrays or numbers, got {type(value).__name__}; use asarray"
+        f"operands of {name} must be tensors, arrays or numbers, got {type(value).__name__}; use asarray"
     )
 
 
-def operands(what: str, *values: object) -> list[Tensor]:
+def operands(name: str, *values: object) -> list[Tensor]:
     """Convert the operands of an operation to tensors; numbers take the element type of the first tensor.
 
     Raises:
         TensorTypeError: An operand is no tensor, array or number, or all are numbers.
     """
     arrays = [value for value in values if isinstance(value, (Tensor, np.ndarray))]
-    beside = as_tensor(what, arrays[0]).dtype if arrays else None
-    return [as_tensor(what, value, beside) for value in values]
+    beside = as_tensor(name, arrays[0]).dtype if arrays else None
+    return [as_tensor(name, value, beside) for value in values]

@@ -49,19 +49,19 @@ class Traced:
         return arrays[0] if self._template == 0 else filled(self._template, arrays)
 
 
-def template(result: object, found: list[Node]) -> Nested:
-    """Replace each tensor of a nested result by its index, and append its node to `found`.
+def template(result: object, nodes: list[Node]) -> Nested:
+    """Replace each tensor of a nested result by its index, and append its node to `nodes`.
 
     Raises:
         TensorTypeError: A leaf of the result is no tensor.
     """
     if isinstance(result, Tensor):
-        found.append(result.node)
-        return len(found) - 1
+        nodes.append(result.node)
+        return len(nodes) - 1
     if isinstance(result, (tuple, list)):
-        return type(result)([template(each, found) for each in result])
+        return type(result)([template(each, nodes) for each in result])
     if isinstance(result, dict):
-        return {name: template(each, found) for name, each in result.items()}
+        return {name: template(each, nodes) for name, each in result.items()}
     raise TensorTypeError(f"a compiled function must return tensors, it returned {type(result).__name__}; use asarray")
 
 
