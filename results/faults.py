@@ -18,7 +18,7 @@ from blocks import ROOT, Block, file_of, keep_all, load, table
 
 from autotune.core.host.machine import this_machine
 from autotune.tuning.stages.record import versions
-from autotune.worker.isolation.sandbox import available_walls
+from autotune.worker.isolation.sandbox import available_mechanisms
 
 NAME = "faults.json"
 HEAD = ("injected", "faults", "as promised", "skipped", "what must become of it")
@@ -64,7 +64,7 @@ def measure() -> None:
         sys.exit(f"each group must hold tests that run, {empty[0]} holds none")
     found = {
         "machine": asdict(this_machine()),
-        "walls": available_walls(),
+        "walls": available_mechanisms(),
         "versions": asdict(versions()),
         "load": load,
         "seconds": time.perf_counter() - begun,
@@ -117,12 +117,12 @@ def count(cases: Counter[tuple[str, str]], files: list[str]) -> dict[str, int]:
 def part(path: Path) -> str:
     """A machine's faults."""
     found = load(path)
-    machine, walls = found["machine"], " and ".join(found["walls"]) or "no wall"
+    machine, mechanisms = found["machine"], " and ".join(found["walls"]) or "no mechanism"
     rows = [
         f"| {name} | {each['injected']} | {each['kept']} | {each['skipped']} | {each['promise']} |"
         for name, each in found["groups"].items()
     ]
-    around = f"Python {found['versions']['python']}, {found['versions']['compiler']}, sandbox of {walls}"
+    around = f"Python {found['versions']['python']}, {found['versions']['compiler']}, sandbox of {mechanisms}"
     return (
         f"\nIn `results/{path.parent.name}`: {machine['cpu']}, {machine['isa']}, {machine['cores']} cores, {around}; "
         f"{found['seconds']:.0f} s, load {found['load']:.1f} when it began:\n\n" + table(HEAD, rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 from blocks import ROOT, Block, file_of, keep_all, load, table
 
 from autotune.contrib.selftest.figures import Figure
-from autotune.store.places import home as written
+from autotune.store.folders import home as written
 
 BROKEN = 1  # exit code where a promise is broken, which is a result too
 

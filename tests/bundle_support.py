@@ -39,7 +39,7 @@ def no_care():
     """Roofs that nothing exceeds, however few samples are taken; neither they nor noise need be measured."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
-        patch.setattr("autotune.worker.kept_roofs.measure_noise", lambda machine, bench, pairs: FLOOR)
+        patch.setattr("autotune.worker.limits_cache.measure_noise", lambda machine, bench, pairs: FLOOR)
         yield
 
 

@@ -102,7 +102,7 @@ def little_care():
 def lasting_roofs():
     """Roofs that are kept stand beside other tests, which slow the core by as much as they like."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.worker.kept_roofs.is_valid", stands_beside_tests)
+        patch.setattr("autotune.worker.limits_cache.is_valid", stands_beside_tests)
         yield
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from warm_pythons import COMMAND, CONVERTERS, PAGE_PROGRAMS, PLACE, WarmPython
 
-from autotune.store.places import home
+from autotune.store.folders import home
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]

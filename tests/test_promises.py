@@ -14,7 +14,7 @@ from autotune.core.trial import Outcome
 ROOT = Path(__file__).parent.parent
 DEAD_KNOBS = "store/test_sharing.py test_same_code_is_never_timed_twice_and_dead_knobs_are_named"
 FAULTS = "worker/test_worker.py test_fault_is_an_outcome_and_the_next_candidate_is_fine"
-WALLS = "worker/test_sandbox.py test_machine_code_is_refused_what_no_candidate_needs_and_the_sweep_lives"
+SANDBOX = "worker/test_sandbox.py test_machine_code_is_refused_what_no_candidate_needs_and_the_sweep_lives"
 KILLED = (
     "store/test_journal.py test_killed_writer_leaves_every_finished_trial_and_no_lock",
     "store/test_journal.py test_torn_last_line_is_cut_off_and_kept_aside",
@@ -91,7 +91,7 @@ TABLES = {  # by the page and the head of the table: the tests of each row, by i
         ),
         "a tuner is killed": ("contrib/postgres/test_postgres.py test_claims_of_a_killed_tuner_are_free",),
     },
-    ("trust.md", "wall"): {"Landlock": (WALLS,), "seccomp": (WALLS,)},
+    ("trust.md", "mechanism"): {"Landlock": (SANDBOX,), "seccomp": (SANDBOX,)},
 }
 
 

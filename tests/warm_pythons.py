@@ -48,7 +48,7 @@ READER = (  # what processes that read payloads, or do other work of features, i
     "autotune.contrib.sizes.making",
     "autotune.contrib.targets.images",
     "autotune.worker.bench.programs",
-    "autotune.worker.kept_roofs",
+    "autotune.worker.limits_cache",
     "autotune.worker.probe",
     "scipy.special",
 )
@@ -301,7 +301,7 @@ def run_module(answers, module, *arguments):
 
 
 def stands_beside_tests(kept, now):
-    """Stand in for `autotune.worker.kept_roofs.is_valid`: only a core that is faster than it was is measured again."""
+    """Stand in for `autotune.worker.limits_cache.is_valid`: only a core that is faster now is measured again."""
     from autotune.core.winner_time import ROOF_ERROR
 
     return isinstance(now, float) and now <= ROOF_ERROR * kept
@@ -309,9 +309,9 @@ def stands_beside_tests(kept, now):
 
 def start_keepers_fast():
     """Let keepers be forked, and roofs stand, as in tests."""
-    from autotune.worker import kept_roofs
+    from autotune.worker import limits_cache
 
-    kept_roofs.is_valid = stands_beside_tests
+    limits_cache.is_valid = stands_beside_tests
     keeper.start_keeping = partial(start_keeping, os.environ[PLACE])
 
 

@@ -132,8 +132,8 @@ class NamedCalls:
             takes = ", ".join(f"{a.name} {list(a.shape)} {a.dtype}" for a in order)
             if len(arrays) > len(order):
                 raise PayloadError(f"{self._payload.name} takes {len(order)} arrays: {takes}; got {len(arrays)}")
-            what, which = next((what, which) for what, which in wrong.items() if which)
-            raise PayloadError(f"{self._payload.name} takes {takes}; {what}: {', '.join(sorted(which))}")
+            fault, which = next((fault, which) for fault, which in wrong.items() if which)
+            raise PayloadError(f"{self._payload.name} takes {takes}; {fault}: {', '.join(sorted(which))}")
         return [operands.get(name) for name in names]
 
 

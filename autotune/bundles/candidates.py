@@ -23,7 +23,7 @@ from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.candidates import candidate_alone, default_candidate
-from autotune.worker.isolation.sandbox import available_walls
+from autotune.worker.isolation.sandbox import available_mechanisms
 from autotune.worker.loading.own_code import untrusted
 from autotune.worker.loading.reading import partition
 from autotune.worker.loading.resolve import is_same
@@ -80,11 +80,12 @@ def check_code(bundle: BundleFiles) -> None:
     Raises:
         BundleError: The bundle has code that was not generated here, and part of the sandbox is missing.
     """
-    foreign, missing = untrusted(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
+    foreign, missing = untrusted(bundle.kernels), {"landlock", "seccomp"} - set(available_mechanisms())
     if foreign and missing:
         raise BundleError(
-            f"{bundle.folder}/{kernel_files(foreign[0].tag)[0]} must run between the walls of the sandbox, as it was "
-            f"not made here; {' and '.join(sorted(missing))} is missing: see `autotune doctor`, or tune it again"
+            f"{bundle.folder}/{kernel_files(foreign[0].tag)[0]} must run in a sandbox of Landlock and seccomp, "
+            f"as it was not made here; {' and '.join(sorted(missing))} is missing: see `autotune doctor`, or "
+            "tune it again"
         )
 
 

@@ -42,25 +42,25 @@ class CallPlan:
     Attributes:
         takes: Operands in order: inputs and weights that are not stored, then states, then stored weights.
         needed: Number of leading operands that every call must pass.
-        held: Stored weights by name, which calls need not pass.
+        stored: Stored weights by name, which calls need not pass.
         panels: Stored weights in panels, by their index among the program's packed weights.
     """
 
     takes: tuple[Accepted, ...]
     needed: int
-    held: Mapping[str, Array] = field(default_factory=dict)
+    stored: Mapping[str, Array] = field(default_factory=dict)
     panels: Mapping[int, Array] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, payload: Payload, seen: Mapping[str, Accepted], held: Mapping[str, Array], panels: Mapping[int, Array]
+        cls, payload: Payload, seen: Mapping[str, Accepted], stored: Mapping[str, Array], panels: Mapping[int, Array]
     ) -> "CallPlan":
         """Create the plan of a payload with the given stored weights."""
         read = [a.name for a in payload.arguments if a.role not in WRITTEN]
-        passed = [name for name in read if name not in held]
+        passed = [name for name in read if name not in stored]
         states = [a.name for a in payload.arguments if a.role == "state"]
-        order = [*passed, *states, *(name for name in read if name in held)]
-        return cls(tuple(seen[name] for name in order), len(passed), held, panels)
+        order = [*passed, *states, *(name for name in read if name in stored)]
+        return cls(tuple(seen[name] for name in order), len(passed), stored, panels)
 
 
 class GivenWeight:
@@ -157,7 +157,7 @@ class CallContext:
         self._call = ArrayCall(self._bound, [self._slots[each.name] for each in operands], operands)
         self._direct, self._count = self._call.direct, self._call.count
         self._packing = []
-        for name, array in plan.held.items():
+        for name, array in plan.stored.items():
             self._slots[name].value = array.ctypes.data
         for number, panels in plan.panels.items():
             self._panel_slots[number].value = panels.ctypes.data
@@ -237,22 +237,24 @@ class Caller:
         Raises:
             PayloadError: A name is not a weight of the payload, or an array has the wrong shape or dtype.
         """
-        taken = {argument.name: argument for argument in self._payload.arguments if argument.role == "weight"}
-        if unknown := weights.keys() - taken.keys():
+        weights_by_name = {argument.name: argument for argument in self._payload.arguments if argument.role == "weight"}
+        if unknown := weights.keys() - weights_by_name.keys():
             raise PayloadError(
-                f"only weights are kept, {self._payload.name} has {', '.join(taken) or 'none'}; "
+                f"only weights are kept, {self._payload.name} has {', '.join(weights_by_name) or 'none'}; "
                 f"got {', '.join(sorted(unknown))}"
             )
         with self._contexts.take() as context:  # a compile error is raised now
             packed = context.weights
-        fresh = {name: self._copy(taken[name], self._seen[name].convert(array)) for name, array in weights.items()}
+        fresh = {
+            name: self._copy(weights_by_name[name], self._seen[name].convert(array)) for name, array in weights.items()
+        }
         with self._changing:
-            held, panels = {**self.plan.held, **fresh}, dict(self.plan.panels)
+            stored, panels = {**self.plan.stored, **fresh}, dict(self.plan.panels)
             for number, weight in enumerate(packed):
                 source = self._payload.arguments[weight.source]
                 if source.name in fresh:
                     panels[number] = self._copy(weight.argument(source), weight.pack(fresh[source.name]))
-            self.plan = CallPlan.of(self._payload, self._seen, held, panels)
+            self.plan = CallPlan.of(self._payload, self._seen, stored, panels)
 
     def quick(self, otherwise: Callable[..., Any]) -> Callable[..., Any] | None:
         """Return a function that calls one context by compiled code; valid until weights are kept.

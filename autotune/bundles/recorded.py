@@ -47,6 +47,6 @@ def check_recorded(payload: Payload, function: Callable[..., Array | Mapping[str
             )
 
 
-def results_of(found: Array | Mapping[str, Array]) -> list[Array]:
+def results_of(result: Array | Mapping[str, Array]) -> list[Array]:
     """Return the results of a call as a list, in order."""
-    return list(found.values()) if isinstance(found, Mapping) else [found]
+    return list(result.values()) if isinstance(result, Mapping) else [result]

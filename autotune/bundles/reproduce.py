@@ -49,14 +49,14 @@ class Reproduction:
 
     Attributes:
         trial: Trial as it was recorded.
-        found: Result of running the trial again.
+        evaluation: Result of running the trial again.
         folder: Folder that the trial's files were written to.
         changed: Sentence on what has changed; empty if the files are identical.
         unproved: Whether the payload was imported, and its plain lowering is the only oracle.
     """
 
     trial: Trial
-    found: Evaluation
+    evaluation: Evaluation
     folder: Path
     changed: str = ""
     unproved: bool = False
@@ -64,8 +64,8 @@ class Reproduction:
     @property
     def is_same(self) -> bool:
         """Whether the outcome is equivalent to the recorded one; noise is ignored, and a duplicate may be anything."""
-        both_right = {self.trial.outcome, self.found.outcome} <= set(RIGHT)
-        return both_right or self.trial.outcome in (self.found.outcome, "duplicate")
+        both_right = {self.trial.outcome, self.evaluation.outcome} <= set(RIGHT)
+        return both_right or self.trial.outcome in (self.evaluation.outcome, "duplicate")
 
 
 def find_trial(store: Store, wanted: str) -> tuple[Trial, Sweep]:

@@ -16,7 +16,7 @@ from autotune.core.host.pages import aligned_empty
 from autotune.core.listener import SILENT, Listener
 from autotune.core.options import check_seed
 from autotune.core.payload import Argument, Array, Payload
-from autotune.store.places import home
+from autotune.store.folders import home
 from autotune.tuning.tunable import payload as payload_of
 
 

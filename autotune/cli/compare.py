@@ -9,7 +9,7 @@ import typer
 from autotune.cli.options import AsJson, with_options
 from autotune.core.verb_options import options_given
 from autotune.reports.compare_options import COMPARE_OPTIONS, CompareOptions
-from autotune.store.places import home
+from autotune.store.folders import home
 
 if TYPE_CHECKING:
     from autotune.reports.comparison import Comparison

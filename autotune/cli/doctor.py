@@ -7,7 +7,7 @@ import typer
 
 from autotune.cli.options import AsJson, Threads
 from autotune.cli.say import complain
-from autotune.store.places import home
+from autotune.store.folders import home
 
 if TYPE_CHECKING:
     from autotune.core.host.machine import Roofs

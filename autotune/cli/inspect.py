@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 from autotune.cli.options import AsJson, StorePath, whole
 from autotune.core.host.files import holds
 from autotune.core.options import MOST_COUNT, check_whole
-from autotune.store.places import home
+from autotune.store.folders import home
 
 MANY = 3  # configs per task with --full or --json
 

@@ -12,7 +12,7 @@ from autotune.bundles.regress_options import REGRESS_OPTIONS, RegressOptions
 from autotune.cli.options import AsJson, with_options
 from autotune.core.host.whole_file import write_file
 from autotune.core.verb_options import options_given
-from autotune.store.places import home
+from autotune.store.folders import home
 
 if TYPE_CHECKING:
     from autotune.bundles.finding import RegressionFinding

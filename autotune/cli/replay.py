@@ -9,7 +9,7 @@ import typer
 from autotune.cli.options import AsJson, FileFamily, StorePath, real, whole
 from autotune.cli.reproduce import reproduce
 from autotune.core.options import MOST_COUNT, check_whole
-from autotune.store.places import home
+from autotune.store.folders import home
 
 if TYPE_CHECKING:
     from autotune.bundles.replay import Replay

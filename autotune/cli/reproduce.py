@@ -7,7 +7,7 @@ import typer
 
 from autotune.cli.options import FileFamily, StorePath, real
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
-from autotune.store.places import home
+from autotune.store.folders import home
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def show_reproduction(found: "Reproduction") -> None:
     if found.changed:
         show_sentence(console, f"note: {found.changed}")
     show_sentence(console, f"recorded: {found.trial.outcome} {found.trial.diagnostic}")
-    show_sentence(console, f"now:      {found.found.outcome} {found.found.diagnostic}")
+    show_sentence(console, f"now:      {found.evaluation.outcome} {found.evaluation.diagnostic}")
     if found.unproved:
         show_sentence(console, UNPROVED)
     console.print(f"files:    {found.folder}", soft_wrap=True, markup=False)

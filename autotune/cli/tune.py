@@ -14,7 +14,7 @@ from autotune.cli.options import AsJson, Payloads, StorePath, with_options
 from autotune.cli.say import complain
 from autotune.core.host.machine import this_machine
 from autotune.core.plugs.verb import Arguments, option
-from autotune.store.places import home
+from autotune.store.folders import home
 from autotune.tuning.options import command_options, options_given
 
 if TYPE_CHECKING:

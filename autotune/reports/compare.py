@@ -41,7 +41,7 @@ from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Verification
 from autotune.worker.isolation.environment import only_threads
 from autotune.worker.isolation.limits import check_memory, whole_seconds
-from autotune.worker.kept_roofs import limits_of
+from autotune.worker.limits_cache import limits_of
 from autotune.worker.loading.reading import partition
 from autotune.worker.race import check_oracle
 from autotune.worker.worker import Worker

@@ -22,7 +22,7 @@ from autotune.reports.holdings import read_holdings
 from autotune.reports.importance import knob_importance
 from autotune.reports.pictures.gallery import draw_all
 from autotune.reports.show import show as show_stage
-from autotune.store.places import home
+from autotune.store.folders import home
 from autotune.tuning.by_hand import candidate_of
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.tuning.tunable import payload as payload_of

@@ -200,7 +200,7 @@ def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdin
 
 def holdings_of(recording: Recording) -> Holdings:
     """Return the contents of a recording, a single sweep."""
-    default = recording.found.get(recording.values_of(recording.default))
+    default = recording.trials_by_values.get(recording.values_of(recording.default))
     known = DefaultConfig(recording.default, recording.seconds_of(default) if default is not None else None)
     tag = recording.task.tag
     name = readable_name(tag, recording.task.ops[::-1])

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-PLACES = 1 << 62  # possible offsets: below the maximum size of a file
+OFFSETS = 1 << 62  # number of possible offsets: below the maximum size of a file
 
 
 class Locks(Protocol):
@@ -69,4 +69,4 @@ class FileLocks:
 
 def offset_of(key: str) -> int:
     """Return the offset of the byte that is locked for a trial."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % PLACES
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % OFFSETS

@@ -24,7 +24,11 @@ def plain_errors(where: str) -> Iterator[None]:
         ) from error
     except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
         driver_error = database_error(error)
-        lines = [said(driver_error)] if driver_error is not None else str(error).splitlines() or [type(error).__name__]
+        lines = (
+            [driver_message(driver_error)]
+            if driver_error is not None
+            else str(error).splitlines() or [type(error).__name__]
+        )
         remedy = "start or mend it, or pass --store PATH" if is_postgres(where) else WAY_OUT
         raise StoreError(f"store must be a database that answers; {where}: {lines[0]}; {remedy}") from error
 
@@ -36,7 +40,7 @@ def database_error(error: BaseException | None) -> DBAPIError | None:
     return error
 
 
-def said(error: DBAPIError) -> str:
+def driver_message(error: DBAPIError) -> str:
     """Return the message of the driver or the server in one line."""
     lines = [line.strip() for line in str(error.orig).splitlines()]
     return "; ".join(filter(None, lines))[:LONGEST] or type(error.orig).__name__

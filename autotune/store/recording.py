@@ -82,7 +82,7 @@ class Recording:
     trials: tuple[Trial, ...]
 
     @cached_property
-    def found(self) -> dict[tuple[Value, ...], Trial]:
+    def trials_by_values(self) -> dict[tuple[Value, ...], Trial]:
         """Trial of every config, by the values of its knobs in order; a duplicate maps to its original's trial."""
         keyed = {trial.key: trial for trial in self.trials}
         return {self.values_of(trial.config): keyed.get(trial.twin, trial) for trial in self.trials}
@@ -113,7 +113,7 @@ class Recording:
     @property
     def space(self) -> Space:
         """The recorded part as a space, in which exactly the recorded configs are valid."""
-        recorded = Constraint("the config was recorded", lambda config: self.values_of(config) in self.found)
+        recorded = Constraint("the config was recorded", lambda config: self.values_of(config) in self.trials_by_values)
         return Space(self.knobs, (recorded,))
 
     @property
@@ -142,8 +142,8 @@ def slim(trial: Trial) -> Trial:
         reference_seconds=shortened(trial.samples.reference_seconds),
     )
     phases = dict(zip(trial.phases, shortened(tuple(trial.phases.values())), strict=True))
-    key, twin = trial.key[:KEY], trial.twin[:KEY]
-    stripped = replace(trial, key=key, twin=twin, samples=samples, phases=phases, max_error=error)
+    key, original = trial.key[:KEY], trial.twin[:KEY]
+    stripped = replace(trial, key=key, twin=original, samples=samples, phases=phases, max_error=error)
     return replace(stripped, scheduled="", compiled="", reason=None)
 
 

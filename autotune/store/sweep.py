@@ -198,14 +198,14 @@ def is_config(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(each, str) or is_whole(each) for each in value.values())
 
 
-def check_object(value: object, what: str, where: str) -> None:
+def check_object(value: object, name: str, where: str) -> None:
     """Refuse a record that is not a JSON object.
 
     Raises:
         StoreError: The record is another value.
     """
     if not isinstance(value, dict):
-        raise StoreError(f"{what} in {where} must be an object, it is {one_line(repr(value))[:50]}; {WAY_OUT}")
+        raise StoreError(f"{name} in {where} must be an object, it is {one_line(repr(value))[:50]}; {WAY_OUT}")
 
 
 def check_facts(about: dict[str, Any], name: str, where: str) -> None:

@@ -22,8 +22,8 @@ from autotune.core.host.extras import DISTRIBUTION
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Array, Payload
 from autotune.store.bundle import read_bundle
+from autotune.store.folders import bundle_folder
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.store.places import bundle_folder
 from autotune.tensor.kept import keep, key_of, read_kept
 from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.own_code import check_own_code

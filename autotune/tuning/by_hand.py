@@ -112,15 +112,15 @@ def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript
     return " ".join(changed) or "default"
 
 
-def row(task: TunableTask, found: Evaluation) -> dict[str, str | float | None]:
+def row(task: TunableTask, evaluation: Evaluation) -> dict[str, str | float | None]:
     """Return the columns of an evaluation, in the units of the table."""
-    samples, flops = found.samples, task.task.needed_flops
+    samples, flops = evaluation.samples, task.task.needed_flops
     rated = samples is not None and flops > 0
     return {
-        "outcome": found.outcome,
+        "outcome": evaluation.outcome,
         "us": 1e6 * samples.median if samples is not None else None,
         "gflops": 1e-9 * flops / samples.median if samples is not None and rated else None,
         "of_roof": share_of_roof(flops, samples, task.machine) if samples is not None and rated else None,
-        "max_error": found.max_error,
-        "diagnostic": found.diagnostic,
+        "max_error": evaluation.max_error,
+        "diagnostic": evaluation.diagnostic,
     }

@@ -11,7 +11,7 @@ from autotune.core.payload import Payload
 from autotune.core.progress import watching
 from autotune.core.verb_options import with_keywords
 from autotune.registry import rewriter
-from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
+from autotune.store.folders import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, command_options, options_from
 from autotune.tuning.result import TuneResult
@@ -87,20 +87,20 @@ def script_file(path: str) -> ScriptFile | None:
     return ScriptFile.read(Path(path)) if path else None
 
 
-def start_of(payload: Payload, options: TuneOptions, given: ScriptFile | None, machine: Machine) -> Start:
+def start_of(payload: Payload, options: TuneOptions, script: ScriptFile | None, machine: Machine) -> Start:
     """Return the prior knowledge of a sweep, from the default folders of results.
 
     Args:
         payload: Payload to tune.
         options: Options of the sweep.
-        given: User script; `None` for none.
+        script: User script; `None` for none.
         machine: Machine whose recorded noise floor is used.
     """
     return Start(
         known=() if options.cold else tuple(read_known(recorded_folders(), payload.name)),
         transfer=None if options.cold else transfer_from(recorded_spaces(), options.sampler),
         least_floor=read_floor(home(), machine),
-        script=own_script(payload, given) if not options.family else None,
+        script=own_script(payload, script) if not options.family else None,
     )
 
 

@@ -171,7 +171,7 @@ class TuneOptions:
 
 def command_options() -> Iterator[Option]:
     """Return the available fields of `TuneOptions`, each with its presentation on the command line."""
-    return (found for found in options_of(TuneOptions) if not found[1].needs or registered(found[1].needs))
+    return (option for option in options_of(TuneOptions) if not option[1].needs or registered(option[1].needs))
 
 
 def parse_command(words: Sequence[str]) -> TuneOptions:

@@ -29,6 +29,7 @@ from autotune.tuning.stages.agreement import Allowed, Errors
 from autotune.tuning.stages.assemble import assemble_model
 from autotune.tuning.stages.budget import choose_precisions, rounding_here, what_is_left
 from autotune.tuning.stages.choose import choose_all
+from autotune.tuning.stages.earlier_run import MANIFEST_SHA256, choose_target, earlier_result
 from autotune.tuning.stages.forecast import Forecast
 from autotune.tuning.stages.opening import (
     NOTHING_KNOWN,
@@ -44,12 +45,11 @@ from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.sessions import measure_sessions
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.tuning.stages.standing import MANIFEST_SHA256, choose_target, standing_result
 from autotune.tuning.stages.summary import Proof, Searched, Winners, fronts_of, summarize
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.user_script import dry_run_all, parts_of, read_own
 from autotune.tuning.stages.workplace import Workplace, check_means, open_workplace
-from autotune.worker.kept_roofs import limits_of
+from autotune.worker.limits_cache import limits_of
 
 
 def tune(
@@ -102,10 +102,10 @@ def tune(
         run, roofs, notes = open_run(payload, options, workplace, listener, own=own, least_floor=start.least_floor)
         searched = search(run, store, workplace, others=others, own=own, allowed=allowed, start=start, roofs=roofs)
         as_asked = recorded(options, start, run.payload)
-        stands = standing_result(run, searched, store, bundle, as_asked, least_floor=start.least_floor)
-        if stands is not None:
-            listener.note(f"nothing left to run: {stands.bundle} stands; --anew measures it again")
-            return replace(stands, evaluated=0, seconds=time.perf_counter() - began)
+        earlier = earlier_result(run, searched, store, bundle, as_asked, least_floor=start.least_floor)
+        if earlier is not None:
+            listener.note(f"nothing left to run: {earlier.bundle} stands; --anew measures it again")
+            return replace(earlier, evaluated=0, seconds=time.perf_counter() - began)
         winners = choose(run, searched.searches, workplace, allowed)
         run = replace(
             run, payload=replace(run.payload, error=winners.spent.error if winners.spent is not None else 0.0)
@@ -117,14 +117,14 @@ def tune(
         Forecast(0, listener).prove(3)
         listener.stage("recording the bundle")
         command = replace(as_asked, anew=False).command(run.payload.name)
-        found = record(run, winners, proof, result, command)
+        draft = record(run, winners, proof, result, command)
         over = options.anew or options.goal.has_joules  # what saves energy may be slower
-        target = choose_target(bundle, found.manifest, unsteady=result.unsteady, floor=run.floor, anew=over)
+        target = choose_target(bundle, draft.manifest, unsteady=result.unsteady, floor=run.floor, anew=over)
         if target.note:
             listener.note(target.note)
         listener.stage("checking the bundle as a replay does")
-        check_recorded(run, target.folder, found, store.pause)
-    folder = with_room(partial(write_bundle, target.folder, found.texts, found.manifest), target.folder, store.pause)
+        check_recorded(run, target.folder, draft, store.pause)
+    folder = with_room(partial(write_bundle, target.folder, draft.texts, draft.manifest), target.folder, store.pause)
     result = replace(result, bundle=str(folder))
     manifest = digest((folder / MANIFEST_FILE).read_bytes())
     store.write_summary(run.payload.name, result.to_json() | {MANIFEST_SHA256: manifest})

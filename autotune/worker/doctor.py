@@ -14,7 +14,7 @@ from autotune.worker.bench.disturbance import Watch, advise
 from autotune.worker.bench.energy import describe_energy
 from autotune.worker.bench.noise import measure_noise
 from autotune.worker.bench.roofs import fork_seconds
-from autotune.worker.isolation.sandbox import Wall, available_walls
+from autotune.worker.isolation.sandbox import Mechanism, available_mechanisms
 from autotune.worker.probe import find_holes
 from autotune.worker.worker import Worker
 
@@ -47,7 +47,7 @@ class Diagnosis:
     compiler: str
     missing: tuple[str, ...]
     advice: tuple[str, ...]
-    walls: tuple[Wall, ...]
+    walls: tuple[Mechanism, ...]
     holes: tuple[str, ...]
     fork_seconds: float = 0.0
     physical: int = 1
@@ -87,7 +87,7 @@ def examine(pairs: int = A_A_PAIRS, threads: int = 1) -> Diagnosis:
         compiler_version(),
         missing,
         advice,
-        walls=available_walls(),
+        walls=available_mechanisms(),
         holes=holes,
         fork_seconds=fork if isinstance(fork, float) else 0.0,
         physical=len(physical_cores()),

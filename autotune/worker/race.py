@@ -95,9 +95,9 @@ class Finish:
     fallen: dict[str, Verification] = field(default_factory=dict)
 
 
-def verification_of(found: Verification | Evaluation) -> Verification:
+def verification_of(result: Verification | Evaluation) -> Verification:
     """Convert the evaluation of an entry whose process failed to a status; return a status unchanged."""
-    return found if isinstance(found, Verification) else Verification(found.outcome, diagnostic=found.diagnostic)
+    return result if isinstance(result, Verification) else Verification(result.outcome, diagnostic=result.diagnostic)
 
 
 def program(entry: Entry, worker: Worker) -> EntryProcess:
@@ -147,9 +147,9 @@ def hand_over(payload: Payload, seed: int, ours: Worker, theirs: Worker) -> Eval
                 part = ours.call(expected_part, OracleQuestion(payload, seed, case, output, start, PART_ELEMENTS))
                 if isinstance(part, Evaluation):
                     return replace(part, diagnostic=f"the oracle of {payload.name} fails: {part.diagnostic}")
-                taken = theirs.call(take_expected, part)
-                if isinstance(taken, Evaluation):
-                    return taken
+                failure = theirs.call(take_expected, part)
+                if isinstance(failure, Evaluation):
+                    return failure
                 start, size = start + part.values.size, size_of(part, payload)
     return None
 

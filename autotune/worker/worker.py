@@ -50,7 +50,7 @@ from autotune.worker.isolation.limits import (
     count_oom_kills,
     worker_memory,
 )
-from autotune.worker.isolation.process import Call, Limits, Surroundings
+from autotune.worker.isolation.process import Call, Limits, ProcessSettings
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -94,10 +94,10 @@ class Worker(Closing):
         self._scratch = Scratch()
         limit = None if library else self.memory_bytes
         self._claim = CoreClaim(threads, cores)
-        self._around = Surroundings(
+        self._settings = ProcessSettings(
             str(self._scratch.path), limit, sandboxed and not library, threads, self._claim.cores
         )
-        self._keeper = Keeper(self._around, self._preload)
+        self._keeper = Keeper(self._settings, self._preload)
         self._process: IsolatedProcess | None = None
         self._allowed = Readable()
         self._timeline = CallTimeline()
@@ -118,7 +118,7 @@ class Worker(Closing):
         if not self._is_ours:
             return
         OPEN.discard(self)
-        self._drop_cell()
+        self._drop_process()
         self._keeper.close()
         self._scratch.close()
         self._claim.close()
@@ -126,7 +126,7 @@ class Worker(Closing):
     def let_go(self) -> None:
         """Close the inherited descriptors in a fork; the process stays with the parent that created this worker."""
         self._is_ours = False
-        self._drop_cell()
+        self._drop_process()
         self._keeper.let_go()
         self._scratch.let_go()
 
@@ -153,7 +153,7 @@ class Worker(Closing):
     def _evaluate(self, job: Job, time_limits: TimeLimits) -> list[Evaluation]:
         """Evaluate a job; see `evaluate`."""
         memory, seconds = MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1
-        limits = Limits(memory, self._around.threads * seconds)
+        limits = Limits(memory, self._settings.threads * seconds)
         job = replace(job, effort=self._care.limit(job.effort))
         results: dict[int, Evaluation] = {}
         while pending := [index for index in range(len(job.candidates)) if index not in results]:
@@ -163,7 +163,7 @@ class Worker(Closing):
                 results.update(zip(pending, good, strict=True))
                 continue
             if not isinstance(answer, Evaluation):
-                self._end_cell()
+                self._end_process()
                 (answer,) = no_evaluation(1, "its process")
             moment = self._timeline.moment
             guilty = pending if moment is None or moment.phase == "measure" else pending[moment.candidate :][:1]
@@ -192,7 +192,7 @@ class Worker(Closing):
         """End the process, so that the next call runs in a new one."""
         with self._turn:
             if self._process is not None:
-                self._end_cell()
+                self._end_process()
 
     def roofs(self, machine: Machine) -> Roofs:
         """Measure the machine's roofs.
@@ -215,14 +215,14 @@ class Worker(Closing):
         A process that was killed from outside says nothing about the call, which is then repeated in a new process.
         """
         for remaining_tries in reversed(range(TRIES)):
-            open(self._around.log, "wb").close()  # truncate it
+            open(self._settings.log, "wb").close()  # truncate it
             process = self._ready_process()
             self._timeline = CallTimeline(busy=process.busy_seconds)
             oom_kills = count_oom_kills()
             try:
                 answer = self._converse(process, call, time_limits)
             except BaseException:
-                self._end_cell()
+                self._end_process()
                 raise
             if isinstance(answer, Raised):
                 return self._judge(answer.error)
@@ -241,7 +241,7 @@ class Worker(Closing):
 
     def _converse(self, process: IsolatedProcess, call: Call, time_limits: TimeLimits) -> Returned | Raised | None:
         """Make a call and track its phases; return its answer, or `None` if it times out or its process ends."""
-        read = read_answer if self._around.sandboxed else read_trusted
+        read = read_answer if self._settings.sandboxed else read_trusted
         result_type = kind_of(call.function)
         try:
             process.channel.send([pickle.dumps(call)], self._timeline.whole_deadline(time_limits))
@@ -257,7 +257,7 @@ class Worker(Closing):
         except (EOFError, OSError):
             pass
         except AnswerError as error:  # the process no longer runs our code alone
-            self._end_cell()
+            self._end_process()
             return Returned(Evaluation("crashed", diagnostic=str(error), phases=self._phases()))
         return None
 
@@ -267,11 +267,11 @@ class Worker(Closing):
             return Evaluation(
                 "out-of-memory", diagnostic="the worker's memory limit was reached", phases=self._phases()
             )
-        if isinstance(error, AutotuneError | OSError) or not self._around.sandboxed:
+        if isinstance(error, AutotuneError | OSError) or not self._settings.sandboxed:
             raise error
-        self._end_cell()  # its state is unknown: a bug of ours, or a claim of untrusted code
-        what = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_SAID]}"
-        diagnostic = f"{what}; that is a fault of autotune, please report it"
+        self._end_process()  # its state is unknown: a bug of ours, or a claim of untrusted code
+        cause = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_SAID]}"
+        diagnostic = f"{cause}; that is a fault of autotune, please report it"
         return Evaluation("crashed", diagnostic=diagnostic, phases=self._phases())
 
     def _find_end(self, process: IsolatedProcess, time_limits: TimeLimits, oom_kills: int) -> ExitCause:
@@ -287,13 +287,13 @@ class Worker(Closing):
         if not late:  # its channel is closed: it is exiting
             late = not wait([process.gone], max(1.0, whole - now))
         self._timeline.settle(time.monotonic())
-        code = self._end_cell()
+        code = self._end_process()
         if code is None:
             return KEEPER_KILLED
         if late:
             phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
             return overdue(phase, time_limits, whole=now >= whole)
-        with open(self._around.log, encoding="utf-8", errors="replace") as file:
+        with open(self._settings.log, encoding="utf-8", errors="replace") as file:
             output = file.read(LOG_BYTES)
         return find_cause(code, output, memory_ran_out=count_oom_kills() > oom_kills)
 
@@ -307,28 +307,28 @@ class Worker(Closing):
         The keeper is restarted, too, if it is gone.
         """
         allowed = readable()
-        must_read_more = self._around.sandboxed and not self._allowed >= allowed
+        must_read_more = self._settings.sandboxed and not self._allowed >= allowed
         # A process that was killed between two calls must not count as a failure of the next.
         if self._process is not None and (must_read_more or wait([self._process.gone], 0)):
-            self._end_cell()
+            self._end_process()
         if self._process is None:
             self._allowed = allowed
             try:
                 self._process = self._keeper.start(allowed)
             except (EOFError, OSError):
                 self._keeper.close()
-                self._keeper = Keeper(self._around, self._preload)
+                self._keeper = Keeper(self._settings, self._preload)
                 self._process = self._keeper.start(allowed)
         return self._process
 
-    def _end_cell(self) -> int | None:
+    def _end_process(self) -> int | None:
         """Kill the process and its descendants; return its exit code, `None` if the keeper is gone."""
-        self._drop_cell()
+        self._drop_process()
         with suppress(EOFError, OSError):
             return self._keeper.end()
         return None
 
-    def _drop_cell(self) -> None:
+    def _drop_process(self) -> None:
         if self._process is not None:
             self._process.close()
             self._process = None

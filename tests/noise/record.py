@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from autotune.core.host.machine import this_machine
-from autotune.worker.bench.noise import NoisePair, time_twins, time_unequal
+from autotune.worker.bench.noise import NoisePair, time_copies, time_unequal
 from autotune.worker.worker import Worker
 
 SLOWER = 1.05
@@ -29,7 +29,7 @@ def record(
     """Time pairs of programs, and keep every sample."""
     machine, load = this_machine(), os.getloadavg()[0]
     with Worker() as worker:
-        same = time_twins(machine, worker, pairs)
+        same = time_copies(machine, worker, pairs)
         slower = time_unequal(machine, worker, pairs, SLOWER)
     found = {
         "what": f"nanoseconds a call, interleaved pairs; {machine.cpu}, {machine.cores} cores, load {load:.1f} before",

@@ -23,7 +23,7 @@ from autotune.reports import entries as contenders
 from autotune.reports.compare import with_efficiency
 from autotune.reports.comparison import Row
 from autotune.reports.entries import library_contender, on_one_thread
-from autotune.store.places import home
+from autotune.store.folders import home
 from autotune.worker.isolation.environment import COUNTS, only_threads
 
 pytestmark = [

@@ -49,7 +49,7 @@ def test_a_duplicate_is_found_as_its_twin():
     recording = made_up_recording()
     first, second, *rest = recording.trials
     duplicate = replace(second, outcome="duplicate", samples=None, twin=first.key)
-    found = replace(recording, trials=(first, duplicate, *rest)).found
+    found = replace(recording, trials=(first, duplicate, *rest)).trials_by_values
     assert found[recording.values_of(second.config)] is first
 
 
@@ -124,7 +124,7 @@ def test_recorded_spaces_are_small_and_finished(path):
     assert path.read_bytes().startswith(MAGIC)
     recording = read_recording(path)
     assert len(recording.trials) == recording.lawful
-    assert recording.values_of(recording.default) in recording.found
+    assert recording.values_of(recording.default) in recording.trials_by_values
     assert RECORDING.validate_json(RECORDING.dump_json(recording)) == recording
 
 

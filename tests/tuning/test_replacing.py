@@ -11,7 +11,7 @@ from autotune.core.console import duration
 from autotune.store.bundle import PAYLOAD
 from autotune.store.manifest import MANIFEST_FILE, parse_manifest, write_manifest
 from autotune.store.sessions import recorded_figures
-from autotune.tuning.stages.standing import choose_target
+from autotune.tuning.stages.earlier_run import choose_target
 
 RECORDED = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/nano" / MANIFEST_FILE
 

@@ -26,10 +26,10 @@ from autotune.store.sessions import recorded_figures
 from autotune.store.store import Store, trials
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.result import TuneResult
+from autotune.tuning.stages.earlier_run import earlier_result, slower_folder
 from autotune.tuning.stages.roofline import share_of_roof
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.sessions import measure_sessions
-from autotune.tuning.stages.standing import slower_folder, standing_result
 from autotune.tuning.stages.summary import Ran, Searched
 from autotune.tuning.tune import tune
 from autotune.worker.bench.proof import DrawsWanted, count_rows, measure_errors
@@ -213,7 +213,7 @@ def standing(folder, asked):
     run = Run(payload, partition(payload), this_machine(), None, asked, 0.0, SILENT)
     with Store.open(folder / "store.journal") as store:
         nothing_run = Searched([], Ran(0, 0.0, 0.0), 0)
-        return standing_result(run, nothing_run, store, folder / "bundle", asked, least_floor=1e-6)
+        return earlier_result(run, nothing_run, store, folder / "bundle", asked, least_floor=1e-6)
 
 
 def test_more_trials_run_only_the_new_ones(copied, tuned):

@@ -1,4 +1,4 @@
-"""Who searches on this machine: the one worker, as ever, or a crew on cores that nobody else holds."""
+"""Who searches on this machine: the one worker, as ever, or a pool on cores that nobody else holds."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.workplace import open_workplace
 from autotune.tuning.tune import tune
 from autotune.worker.bench import claims
-from autotune.worker.crew import Crew
+from autotune.worker.pool import WorkerPool
 
 TWO = physical_cores()[-2:]
 needs_two = pytest.mark.skipif(len(TWO) < 2, reason="needs two cores")
@@ -44,11 +44,11 @@ def test_one_job_is_the_worker_itself():
 
 
 @needs_two
-def test_several_jobs_are_a_crew_on_cores_of_their_own_that_measures_where_the_worker_does():
+def test_several_jobs_are_a_pool_on_cores_of_their_own_that_measures_where_the_worker_does():
     with open_workplace(1, 20.0, jobs=2) as place, place.searchers() as slots:
-        assert isinstance(slots, Crew)
+        assert isinstance(slots, WorkerPool)
         assert set(slots.core.cores) == set(claims._held) == set(TWO)
-        assert place.benches()[0]._around.cores == (slots.core.core,)
+        assert place.benches()[0]._settings.cores == (slots.core.core,)
     assert not claims._held
 
 

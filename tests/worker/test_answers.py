@@ -102,7 +102,7 @@ def test_error_of_somebody_elses_class_becomes_words():
 
 @pytest.mark.parametrize("record", ["SystemExit", "Exception", "Evaluation", "os.system", "", "SubprocessError"])
 def test_error_of_any_other_class_is_refused(record):
-    data = RAISED + joined(dump({"name": record, "said": "x", "first": "", "notes": []}, dict))
+    data = RAISED + joined(dump({"name": record, "message": "x", "first": "", "notes": []}, dict))
     with pytest.raises(AnswerError):
         read_answer(data, int)
 

@@ -24,11 +24,13 @@ from autotune.core.host.machine import this_machine
 from autotune.core.host.readable import allow_reading, is_shared, readable
 from autotune.core.trial import RIGHT
 from autotune.worker.bench.kernels import copy_payload
-from autotune.worker.isolation.sandbox import ALLOWED, available_walls
+from autotune.worker.isolation.sandbox import ALLOWED, available_mechanisms
 from autotune.worker.worker import Worker
 
 pytestmark = [
-    pytest.mark.skipif(set(available_walls()) != {"landlock", "seccomp"}, reason="this machine has not all walls"),
+    pytest.mark.skipif(
+        set(available_mechanisms()) != {"landlock", "seccomp"}, reason="this machine lacks a mechanism of the sandbox"
+    ),
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls are those of x86_64"),
 ]
 

@@ -213,7 +213,7 @@ def search_all(path, worker):
 
 @pytest.fixture(scope="module")
 def worker(cold_keepers):
-    """Without a sandbox, which refuses some of the faults: isolation must hold where there are no walls, too."""
+    """Without a sandbox, which refuses some of the faults: isolation must hold where there is no sandbox, too."""
     with Worker(30.0, memory_bytes=4 << 30, sandboxed=False) as shared:
         yield shared
 
@@ -286,7 +286,7 @@ def test_keeper_that_is_killed_is_replaced(worker):
 def test_closed_worker_leaves_no_process_and_no_file():
     with Worker(20.0) as mine:
         assert mine.call(abs, -1) == 1
-        keeper, folder = mine._keeper._process.pid, Path(mine._around.folder)
+        keeper, folder = mine._keeper._process.pid, Path(mine._settings.folder)
         assert folder.is_dir()
         assert psutil.pid_exists(keeper)
     assert not psutil.pid_exists(keeper)

@@ -20,7 +20,7 @@ from autotune.worker.bench.entry import Entry
 from autotune.worker.bench.libraries import take_expected
 from autotune.worker.isolation.answers import check_roofs
 from autotune.worker.isolation.limits import CallTimeline, count_oom_kills
-from autotune.worker.isolation.process import Surroundings, serve
+from autotune.worker.isolation.process import ProcessSettings, serve
 from autotune.worker.race import library
 from autotune.worker.worker import Worker
 from payload.comparators.numpy import NUMPY
@@ -60,7 +60,7 @@ def kill_at(worker, monkeypatch):
 def test_a_process_whose_tuner_is_killed_and_swept_away_while_it_starts_ends_without_a_word(tmp_path, capfd):
     pid = os.fork()
     if pid == 0:
-        serve(None, Surroundings(str(tmp_path / "gone"), None, sandboxed=True), os.getppid())
+        serve(None, ProcessSettings(str(tmp_path / "gone"), None, sandboxed=True), os.getppid())
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     assert capfd.readouterr() == ("", "")
 

@@ -12,12 +12,13 @@ from test_worker import GOOD, OUTPUT, instead, job
 from warm_pythons import COLD
 
 from autotune.core.trial import RIGHT
-from autotune.worker.isolation.sandbox import available_walls
+from autotune.worker.isolation.sandbox import available_mechanisms
 from autotune.worker.probe import attempt_all, find_holes
 from autotune.worker.worker import Worker
 
 pytestmark = pytest.mark.skipif(
-    set(available_walls()) != {"landlock", "seccomp"}, reason="this machine has not all walls: see autotune doctor"
+    set(available_mechanisms()) != {"landlock", "seccomp"},
+    reason="this machine lacks a mechanism of the sandbox: see autotune doctor",
 )
 
 
@@ -108,7 +109,7 @@ def test_machine_code_is_refused_what_no_candidate_needs_and_the_sweep_lives(wor
             continue  # the processes that come of it are the subject of other tests
         if sandboxed:
             (found,) = worker.evaluate(job(candidate))
-        else:  # the attempt is real: without walls it succeeds
+        else:  # the attempt is real: without a sandbox it succeeds
             with Worker(20.0, sandboxed=False) as open_to_all:
                 (found,) = open_to_all.evaluate(job(candidate))
         assert found.outcome == outcome, found.diagnostic
@@ -141,7 +142,7 @@ def test_no_attempt_of_the_probe_succeeds_inside_and_some_do_outside(worker):
         )
 
 
-def test_walls_come_before_the_first_call_of_every_process(worker):
+def test_the_sandbox_is_entered_before_the_first_call_of_every_process(worker):
     for _ in range(2):
         worker.renew()
         assert worker.call(attempt_all, "/etc/passwd") == ()
@@ -152,9 +153,9 @@ def test_refused_call_is_an_error_of_who_asked(worker, tmp_path):
         worker.call(os.mkdir, str(tmp_path / "folder"))
 
 
-def test_both_walls_stand_in_a_process_that_asked_for_nothing_before(tmp_path):
+def test_both_mechanisms_are_in_effect_in_a_process_that_asked_for_nothing_before(tmp_path):
     (tmp_path / "scratch").touch()
-    code = "from autotune.worker.isolation.sandbox import *; import sys; print(*raise_walls(sys.argv[1], Readable()))"
+    code = "from autotune.worker.isolation.sandbox import *; import sys; print(*enter_sandbox(sys.argv[1], Readable()))"
     command = [sys.executable, "-c", code, tmp_path / "scratch"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["landlock", "seccomp"], done.stderr

@@ -19,7 +19,7 @@ from autotune.core.scripts.assembly import DESTINATIONS, LOWERING
 from autotune.core.stats import quiet_time
 from autotune.worker.bench.claims import lock_of, own_folder
 from autotune.worker.bench.disturbance import advise
-from autotune.worker.bench.noise import floor_of, time_twins
+from autotune.worker.bench.noise import floor_of, time_copies
 from autotune.worker.doctor import find_missing
 from autotune.worker.worker import Worker
 
@@ -48,7 +48,7 @@ def open_slot(threads: int = 1) -> OpenSlot:
         cores = take_cores(physical_cores(), threads, stack)
         machine = this_machine(threads)
         worker = stack.enter_context(Worker(threads=threads, cores=cores))
-        pairs = time_twins(machine, worker, PAIRS)
+        pairs = time_copies(machine, worker, PAIRS)
         if len(pairs) < PAIRS:
             raise MachineError("a slot must be able to time two kernels, one failed; run `autotune doctor` there")
         floor = floor_of(pairs)

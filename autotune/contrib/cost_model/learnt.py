@@ -141,7 +141,7 @@ def measured_in(location: str | Path, payload: str | None) -> Iterator[TaskTimes
     """Yield the trials of a store or a recording, task by task."""
     if is_recording(location):
         recording = read_recording(location)
-        found = recording.found
+        found = recording.trials_by_values
         kept = [(trial, recording.seconds_of(found[recording.values_of(trial.config)])) for trial in recording.trials]
         family = load_family(recording.family)
         whole = family.space(recording.task, recording.machine)

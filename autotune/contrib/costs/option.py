@@ -10,7 +10,7 @@ import typer
 from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
 from autotune.core.host.whole_file import whole_file, write_file
 from autotune.plugins import Arguments, Listing, VerbOption, option
-from autotune.store.places import OUTPUT, slug
+from autotune.store.folders import OUTPUT, slug
 
 if TYPE_CHECKING:
     from autotune.contrib.costs.cost_function import CostFunction

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.plugins import Verb
-from autotune.store.places import OUTPUT
+from autotune.store.folders import OUTPUT
 
 if TYPE_CHECKING:
     from rich.console import Console

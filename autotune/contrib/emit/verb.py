@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from autotune.plugins import Verb
-from autotune.store.places import OUTPUT
+from autotune.store.folders import OUTPUT
 
 FORMS = ("c", "cmake", "wheel", "onnx")
 TEXTS = ("object", "llvm", "asm")

@@ -15,7 +15,7 @@ from autotune.cli.say import complain
 from autotune.core.host.machine import this_machine
 from autotune.core.printable import lines
 from autotune.plugins import Listing, Verb
-from autotune.store.places import home
+from autotune.store.folders import home
 
 if TYPE_CHECKING:
     from autotune.contrib.generate.pace import Pace

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from autotune.core.host.files import holds
-from autotune.store.places import OUTPUT, slug
+from autotune.store.folders import OUTPUT, slug
 
 SCHEDULE, BINARY, PTX, CHOSEN = "schedule.mlir", "kernel.spv", "kernel.ptx", "chosen.json"
 PROGRAM, PAYLOAD = "program.json", "payload.mlir"  # launches of a payload of several tasks; its text

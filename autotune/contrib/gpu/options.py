@@ -25,7 +25,7 @@ from autotune.contrib.gpu.files import (
 )
 from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, Listing, MachineFact, VerbOption, option
-from autotune.store.places import slug
+from autotune.store.folders import slug
 
 if TYPE_CHECKING:
     from autotune.contrib.gpu.device import Device

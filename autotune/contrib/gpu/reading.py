@@ -11,7 +11,7 @@ from autotune.cli.say import complain
 from autotune.contrib.gpu.files import holds_kernels, home_of, is_kernel_folder
 from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, VerbOption, option
-from autotune.store.places import slug
+from autotune.store.folders import slug
 
 if TYPE_CHECKING:
     from autotune.contrib.gpu.device import Device

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from autotune.core.host.readable import Readable, readable
-from autotune.worker.isolation.sandbox import raise_walls
+from autotune.worker.isolation.sandbox import enter_sandbox
 
 CPU_SECONDS, MEMORY_BYTES = 120, 8 << 30
 WAIT_NANOSECONDS = 55_000_000_000
@@ -31,7 +31,7 @@ def main(scratch: str, libraries: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
-    raise_walls(scratch, readable() | Readable(tuple(libraries)))
+    enter_sandbox(scratch, readable() | Readable(tuple(libraries)))
     source = sys.stdin.buffer
     header = json.loads(read(source, int.from_bytes(read(source, 8), "little")))
     modules = [(name, grid, read(source, size)) for name, grid, size in header["modules"]]

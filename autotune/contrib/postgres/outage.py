@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from autotune.store.plain_errors import database_error, said
+from autotune.store.plain_errors import database_error, driver_message
 from autotune.store.room import Pause
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def with_server(action: Callable[[], T], where: str, pause: Pause | None) -> T:
             cause = database_error(error)
             if pause is None or cause is None or not is_away(cause):
                 raise
-            reason, is_full = said(cause), state_of(cause) == FULL
+            reason, is_full = driver_message(cause), state_of(cause) == FULL
         if is_full:
             pause(f"store must have room; the disk of the server of {where} is full; make room, the sweep waits")
         else:

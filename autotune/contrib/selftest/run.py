@@ -44,7 +44,7 @@ from autotune.tuning.stages.choose import choose, race, tied
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.worker.bench.claims import CoreClaim
 from autotune.worker.bench.measuring_core import this_process_on
-from autotune.worker.bench.noise import floor_of, time_twins, time_unequal
+from autotune.worker.bench.noise import floor_of, time_copies, time_unequal
 from autotune.worker.worker import Worker
 
 SLOWER = 1.05
@@ -231,7 +231,7 @@ def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -
         listener.stage("threads")
         figures += check_threads()
         listener.stage("statistics")
-        same = time_twins(machine, worker, 2 * amounts.pairs)
+        same = time_copies(machine, worker, 2 * amounts.pairs)
         figures += judge_pairs(same, time_unequal(machine, worker, amounts.pairs, SLOWER))
         listener.stage("winners")
         figures += check_winners(amounts, pipeline, floor_of(same), worker)

@@ -10,7 +10,7 @@ import typer
 from autotune.cli.options import AsJson
 from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, Verb, VerbOption, option
-from autotune.store.places import home
+from autotune.store.folders import home
 
 if TYPE_CHECKING:
     from autotune.contrib.selftest.figures import Figure

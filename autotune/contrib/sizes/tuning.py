@@ -13,7 +13,7 @@ from autotune.contrib.sizes.plan import some_requests
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.registry import rewriter
-from autotune.store.places import home
+from autotune.store.folders import home
 from autotune.store.store import Store
 from autotune.tuning.front import start_of
 from autotune.tuning.options import TuneOptions

@@ -62,7 +62,7 @@ class Ground:
         outcomes: dict[tuple[object, ...], tuple[float, float]] = {}
         for trial in recording.trials:
             values = recording.values_of(trial.config)
-            seconds = recording.seconds_of(recording.found[values])
+            seconds = recording.seconds_of(recording.trials_by_values[values])
             outcomes[values] = (seconds or math.inf, sum(trial.phases.values()))
         family = load_family(recording.family)
         features = features_of(recording.task, family, recording.machine)

@@ -8,7 +8,7 @@ import typer
 from autotune.cli.options import real, whole
 from autotune.cli.say import complain
 from autotune.plugins import LAB, Verb
-from autotune.store.places import home, slug
+from autotune.store.folders import home, slug
 
 
 def record(

@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 
-from autotune.worker.isolation.sandbox import raise_walls_around_programs
+from autotune.worker.isolation.sandbox import enter_program_sandbox
 
 
 def enclose(most_bytes: int, seconds: int, command: list[str]) -> None:
@@ -22,7 +22,7 @@ def enclose(most_bytes: int, seconds: int, command: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    raise_walls_around_programs(tuple(word for word in command if os.path.isabs(word)))
+    enter_program_sandbox(tuple(word for word in command if os.path.isabs(word)))
     os.execve(command[0], command, {})
 
 

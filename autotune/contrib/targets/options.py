@@ -11,7 +11,7 @@ from autotune.cli.tune import FOR, check_folder, check_modelled
 from autotune.core.errors import MachineError
 from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, Listing, VerbOption, option
-from autotune.store.places import OUTPUT, slug
+from autotune.store.folders import OUTPUT, slug
 
 if TYPE_CHECKING:
     from autotune.contrib.targets.program import TargetCheck

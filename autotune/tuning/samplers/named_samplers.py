@@ -42,9 +42,9 @@ def is_optunas(name: str) -> bool:
     return is_sampler(sampler) and not needed_by(sampler) and "seed" in inspect.signature(sampler).parameters
 
 
-def is_sampler(thing: object) -> TypeGuard[type[BaseSampler]]:
+def is_sampler(value: object) -> TypeGuard[type[BaseSampler]]:
     """Return whether an object is a sampler class of Optuna."""
-    return isinstance(thing, type) and issubclass(thing, BaseSampler)
+    return isinstance(value, type) and issubclass(value, BaseSampler)
 
 
 def needed_by(kind: type[BaseSampler]) -> list[str]:

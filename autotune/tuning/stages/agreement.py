@@ -71,10 +71,10 @@ class Errors:
         candidate = whole_candidate(scheduled, self.threads, self.parts.payload.text)
         return Claim(replace(self.payload, error=ANY), candidate, seed)
 
-    def answer(self, asked: Callable[[A], T], argument: A) -> T | None:
+    def answer(self, function: Callable[[A], T], argument: A) -> T | None:
         """Call a function in the worker; return `None` where the program does not run."""
         try:
-            answer = self.worker.call(asked, argument, self.seconds)
+            answer = self.worker.call(function, argument, self.seconds)
         except CompileError:
             return None
         return None if isinstance(answer, Evaluation) else answer

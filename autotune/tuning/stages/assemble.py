@@ -129,15 +129,15 @@ def assemble_model(run: Run, choices: Sequence[Choice], baseline: TimedBaseline)
     )
 
 
-def check_ends(name: str, found: Evaluation) -> None:
+def check_ends(name: str, evaluation: Evaluation) -> None:
     """Raise if the oracle of a payload exceeded the time limit of a job, as it would with any other schedule.
 
     Raises:
         ScheduleError: The job timed out before anything was compiled.
     """
-    if found.outcome == "timed-out" and not found.phases:
+    if evaluation.outcome == "timed-out" and not evaluation.phases:
         raise ScheduleError(
-            f"the oracle of {name} must end in time, it was {found.outcome}: {found.diagnostic}; "
+            f"the oracle of {name} must end in time, it was {evaluation.outcome}: {evaluation.diagnostic}; "
             "give a longer --timeout, or change a loop of it that does not end"
         )
 

@@ -102,8 +102,8 @@ def choose_precisions(
     spent = spend_rest(plan, allowed.room, lambda: spent_by(plan, allowed, errors, seed), spent)
     if spent is None:
         faster = any(is_rounded(choice) for task in plan.tasks for choice in task.choices)
-        kept = limits_of(allowed)
-        why = f"none that is faster keeps {kept}" if faster else f"none that may keep {kept} was faster than in f32"
+        limits = limits_of(allowed)
+        why = f"none that is faster keeps {limits}" if faster else f"none that may keep {limits} was faster than in f32"
         return plan.chosen, None, (f"no task rounds its operands: {why}",)
     plan.learn(spent.spent)
     alone = {choice.search.task.tag: plan.share(i) for i, choice in enumerate(plan.chosen) if is_rounded(choice)}
@@ -179,8 +179,8 @@ def spent_by(plan: "GreedyRelaxation", allowed: Allowed, errors: Errors, seed: i
     if not allowed.agreement:
         return spent, Spent(error, spent)
     agrees, rows = errors.agreement(plan.chosen, seed + FRESH)
-    kept = Spent(error, spent, {}, allowed.agreement, agrees, rows) if agrees >= allowed.agreement else None
-    return spent, kept
+    record = Spent(error, spent, {}, allowed.agreement, agrees, rows) if agrees >= allowed.agreement else None
+    return spent, record
 
 
 def rounding(choice: Choice) -> float:

@@ -27,8 +27,8 @@ WELL_TIED = 0.25  # share of the noise floor within which the simpler candidate 
 CLOSE = 2.0  # factor to the best time within which the baseline is raced against the finalists
 HOPELESS = 1.5  # factor to the best time of no coarser rivals, beyond which a rounding family is not raced
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
-FEWEST_FOR_HEAT = 3  # finalists from which a first round saves more time than compiling them again takes
-HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
+FEWEST_FOR_PRESELECTION = 3  # finalists from which a first round saves more time than compiling them again takes
+PRESELECTION_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
 RACE_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.001)
 
 
@@ -96,11 +96,13 @@ def choose(
     plain = Candidate(None, baseline.pipeline)
     seconds = plain_seconds() if plain_seconds is not None else time_plain(search, baseline, worker)
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
-    if len(finalists) >= FEWEST_FOR_HEAT and not search.objective.has_joules:  # a front has slower ones, worth it
-        heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
-        ran = {i: samples for i, samples in enumerate(heat) if samples is not None}
+    if (
+        len(finalists) >= FEWEST_FOR_PRESELECTION and not search.objective.has_joules
+    ):  # a front has slower ones, worth it
+        first_round = race(search, [search.candidate(trial.config) for trial in finalists], PRESELECTION_EFFORT, worker)
+        ran = {i: samples for i, samples in enumerate(first_round) if samples is not None}
         is_enough = raced_later and not close and ran
-        left = [settle(ran, finalists, default, floor)] if is_enough else contenders(heat, floor)
+        left = [settle(ran, finalists, default, floor)] if is_enough else contenders(first_round, floor)
         finalists = [finalists[i] for i in left]
     if raced_later and len(finalists) == 1 and not close:
         return Choice(search, finalists[0].config, None, seconds)

@@ -143,23 +143,23 @@ def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command
     return BundleDraft(texts, manifest)
 
 
-def check_recorded(run: Run, folder: Path, found: BundleDraft, pause: Pause | None) -> None:
+def check_recorded(run: Run, folder: Path, draft: BundleDraft, pause: Pause | None) -> None:
     """Write a bundle to a temporary folder, read it again, and verify its program as a replay does.
 
     Args:
         run: The run, whose worker verifies it in a new process.
         folder: Destination of the bundle, which is not changed.
-        found: Contents of the bundle.
+        draft: Contents of the bundle.
         pause: Function called while the disk is full.
 
     Raises:
         ProofError: The files are inconsistent, or the program is wrong.
     """
-    worker, manifest = run.worker, found.manifest
+    worker, manifest = run.worker, draft.manifest
     worker.renew()  # state of earlier calls in the old process must not influence the check
     with scratch_beside(folder) as scratch:
         copy = scratch.path / folder.name
-        with_room(partial(write_bundle, copy, found.texts, manifest), copy, pause)
+        with_room(partial(write_bundle, copy, draft.texts, manifest), copy, pause)
         try:
             bundle = read_bundle(copy, run.payload)
             panels = tuple(manifest.panels.items())
@@ -175,15 +175,15 @@ def baseline_record(timed: TimedBaseline, assembly: Assembly) -> BaselineRecord:
     return BaselineRecord(timed.baseline.name, timed.baseline.pipeline, timed.part, timed.error, why_not)
 
 
-def called(found: T | Evaluation) -> T:
+def called(answer: T | Evaluation) -> T:
     """Return the value of a worker's call.
 
     Raises:
         BundleError: The process failed in the call.
     """
-    if isinstance(found, Evaluation):
-        raise BundleError(f"what was right must build again, it was {found.outcome}: {found.diagnostic}; tune again")
-    return found
+    if isinstance(answer, Evaluation):
+        raise BundleError(f"what was right must build again, it was {answer.outcome}: {answer.diagnostic}; tune again")
+    return answer
 
 
 def rewritten(applied: Transformed, assembly: Assembly) -> dict[str, str | bytes]:

@@ -21,7 +21,7 @@ SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an e
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """A request to evaluate a config.
 
     Attributes:
@@ -38,30 +38,30 @@ class Asked:
     job: Job
     reason: Reason | None = None
 
-    def trial(self, found: Evaluation, *, task: str, number: int, family: str, twin: Trial | None) -> Trial:
+    def trial(self, evaluation: Evaluation, *, task: str, number: int, family: str, original: Trial | None) -> Trial:
         """Return the trial of an evaluation.
 
         Args:
-            found: Evaluation of the candidate.
+            evaluation: Evaluation of the candidate.
             task: Tag of the task.
             number: Position in the task's search.
             family: Name of the family.
-            twin: Earlier trial that it duplicates; `None` if there is none.
+            original: Earlier trial that it duplicates; `None` if there is none.
         """
         return Trial(
             task=task,
             number=number,
             config=dict(self.config),
-            outcome=found.outcome,
+            outcome=evaluation.outcome,
             key=self.key,
             family=family,
-            samples=found.samples,
-            max_error=found.max_error,
-            diagnostic=found.diagnostic,
-            phases=found.phases,
-            scheduled=found.scheduled,
-            compiled=found.compiled,
-            twin=twin.key if twin is not None else "",
+            samples=evaluation.samples,
+            max_error=evaluation.max_error,
+            diagnostic=evaluation.diagnostic,
+            phases=evaluation.phases,
+            scheduled=evaluation.scheduled,
+            compiled=evaluation.compiled,
+            twin=original.key if original is not None else "",
             reason=self.reason,
         )
 

@@ -16,7 +16,7 @@ from autotune.core.trial import Trial
 from autotune.tuning.samplers.named_samplers import is_named
 from autotune.tuning.samplers.scheduler import Scheduler
 from autotune.tuning.stages.forecast import Forecast, search_left
-from autotune.tuning.stages.requests import Asked
+from autotune.tuning.stages.requests import Request
 from autotune.tuning.stages.roofline import roof_seconds
 from autotune.tuning.stages.summary import Ran
 from autotune.tuning.stages.task_search import TaskSearch
@@ -86,7 +86,7 @@ class SearchRun:
         evaluated: Trials that were compiled and run now.
         begun: Start time, in seconds of the performance counter.
         under_way: Position of the search, and request, by the number of its job.
-        held: Number of trials in each search's sweep at the start.
+        recorded: Number of trials in each search's sweep at the start.
     """
 
     searches: Sequence[TaskSearch]
@@ -97,11 +97,11 @@ class SearchRun:
     counted: int = 0
     evaluated: int = 0
     begun: float = field(default_factory=time.perf_counter)
-    under_way: dict[int, tuple[int, Asked]] = field(default_factory=dict)
-    held: list[int] = field(default_factory=list)
+    under_way: dict[int, tuple[int, Request]] = field(default_factory=dict)
+    recorded: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.held = [len(search.sweep.recorded) for search in self.searches]
+        self.recorded = [len(search.sweep.recorded) for search in self.searches]
 
     def recall(self) -> None:
         """Learn all trials of the store."""
@@ -117,9 +117,9 @@ class SearchRun:
                 self.learn_from_others()
                 return
             number, (evaluation,) = self.slots.wait()
-            position, asked = self.under_way.pop(number)
+            position, request = self.under_way.pop(number)
             self.scheduler.records[position].under_way -= 1
-            for trial in self.searches[position].tell(asked, evaluation):
+            for trial in self.searches[position].tell(request, evaluation):
                 self.evaluated += trial.outcome != "duplicate"
                 self.count(position, trial)
 
@@ -129,13 +129,13 @@ class SearchRun:
             search = self.searches[position]
             if is_named(search.search.sampler_name):  # external code, which may be slow
                 self.listener.stage(f"asking {search.search.sampler_name} for the next config of {search.task.tag}")
-            asked = search.ask()
-            if asked is None:
+            request = search.ask()
+            if request is None:
                 self.scheduler.close(position)
-            elif isinstance(asked, Trial):
-                self.count(position, asked)
+            elif isinstance(request, Trial):
+                self.count(position, request)
             else:
-                self.begin(position, asked)
+                self.begin(position, request)
 
     def has_room(self) -> bool:
         """Return whether the budget and the slots allow another trial."""
@@ -144,14 +144,14 @@ class SearchRun:
         late = self.budget.seconds is not None and time.perf_counter() - self.begun > self.budget.seconds
         return not late and len(self.under_way) < self.slots.count()
 
-    def begin(self, index: int, asked: Asked) -> None:
+    def begin(self, index: int, request: Request) -> None:
         """Submit a config for evaluation."""
         try:
-            number = self.slots.submit(asked.job)
+            number = self.slots.submit(request.job)
         except BaseException:
-            self.searches[index].drop(asked)
+            self.searches[index].drop(request)
             raise
-        self.under_way[number] = index, asked
+        self.under_way[number] = index, request
         self.scheduler.records[index].under_way += 1
 
     def count(self, index: int, trial: Trial) -> None:
@@ -169,17 +169,17 @@ class SearchRun:
         """Return the trials of the shared budget that other tuners of the store have used up meanwhile."""
         return sum(
             trial.outcome != "duplicate"
-            for search, held in zip(self.searches, self.held, strict=True)
-            for trial in search.unlearned(held)
+            for search, count in zip(self.searches, self.recorded, strict=True)
+            for trial in search.unlearned(count)
         )
 
     def learn_from_others(self) -> None:
         """Learn the trials that other tuners of the store ran meanwhile, so that the fastest of all may be chosen."""
-        for search, held in zip(self.searches, self.held, strict=True):
-            search.learn_since(held)
+        for search, count in zip(self.searches, self.recorded, strict=True):
+            search.learn_since(count)
 
     def give_up(self) -> None:
         """Release the claims on unfinished trials."""
-        for position, asked in self.under_way.values():
-            self.searches[position].drop(asked)
+        for position, request in self.under_way.values():
+            self.searches[position].drop(request)
         self.under_way.clear()

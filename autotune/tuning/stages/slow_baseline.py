@@ -117,10 +117,10 @@ def time_whole(
 ) -> TimedBaseline:
     """Return a baseline that cannot be sampled: timed by whole calls, if one ends within the budget."""
     job = Job(payload, (Candidate(None, baseline.pipeline),), machine, seed, Effort(samples=1, seconds=0.0))
-    (found,) = worker.evaluate(job, budget)
-    return TimedBaseline(baseline, why_not="" if found.samples is not None else reason(found))
+    (evaluation,) = worker.evaluate(job, budget)
+    return TimedBaseline(baseline, why_not="" if evaluation.samples is not None else reason(evaluation))
 
 
-def reason(found: Evaluation) -> str:
+def reason(evaluation: Evaluation) -> str:
     """Return the reason why a baseline could not be timed."""
-    return f"{found.outcome}: {found.diagnostic}"
+    return f"{evaluation.outcome}: {evaluation.diagnostic}"

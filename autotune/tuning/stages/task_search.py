@@ -22,7 +22,7 @@ from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.samplers.features import features_of
 from autotune.tuning.samplers.sampler import TransferData
 from autotune.tuning.samplers.search import Search
-from autotune.tuning.stages.requests import SAME_SCRIPT, Asked, identity_of, shared, unmade
+from autotune.tuning.stages.requests import SAME_SCRIPT, Request, identity_of, shared, unmade
 from autotune.tuning.stages.warm_start import KnownConfig, starts
 from autotune.worker.isolation.limits import learn_time_limits
 
@@ -91,8 +91,8 @@ class TaskSearch:
     best_seconds: float | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     objective: Objective = PLAIN
-    under_way: dict[str, Asked] = field(default_factory=dict)
-    _twins: list[Asked] = field(default_factory=list)  # duplicates of configs that are under evaluation
+    under_way: dict[str, Request] = field(default_factory=dict)
+    _duplicates: list[Request] = field(default_factory=list)  # duplicates of configs that are under evaluation
     _elsewhere: dict[str, ProgramIdentity] = field(default_factory=dict)  # key and program of trials of other tuners
     _learnt: set[str] = field(default_factory=set)  # keys of `trials`
     _programs: dict[ProgramIdentity, Trial] = field(default_factory=dict)  # the first trial of every program
@@ -147,15 +147,15 @@ class TaskSearch:
         Returns:
             The trial, and whether it was run now (not looked up, not a duplicate); `None` when none is left.
         """
-        asked = self.ask()
-        if asked is None or isinstance(asked, Trial):
-            return (asked, False) if asked is not None else None
+        request = self.ask()
+        if request is None or isinstance(request, Trial):
+            return (request, False) if request is not None else None
         try:
-            (evaluation,) = evaluator.evaluate(asked.job)
+            (evaluation,) = evaluator.evaluate(request.job)
         except BaseException:
-            self.drop(asked)
+            self.drop(request)
             raise
-        trial, *_ = self.tell(asked, evaluation)
+        trial, *_ = self.tell(request, evaluation)
         return trial, trial.outcome != "duplicate"
 
     @property
@@ -163,7 +163,7 @@ class TaskSearch:
         """Overhead of the tuner in seconds: asking, telling, generating scripts, recording."""
         return sum(self.watch.phases.values())
 
-    def ask(self) -> Asked | Trial | None:
+    def ask(self) -> Request | Trial | None:
         """Return the next config to evaluate, or its trial if it is known; `None` when none is left.
 
         Several configs may be proposed before any is recorded: the search tracks which are under evaluation.
@@ -172,7 +172,7 @@ class TaskSearch:
             self._catch_up()
             if self.is_too_coarse:
                 return None
-            while (config := self.search.ask([asked.config for asked in self.under_way.values()])) is not None:
+            while (config := self.search.ask([request.config for request in self.under_way.values()])) is not None:
                 step = self.script_step(config, alone=True)
                 identity, threads = step.program.identity, self.machine.threads
                 key = trial_key(self.task.payload.text, identity.text, config, shared(threads), self.compiler)
@@ -180,9 +180,9 @@ class TaskSearch:
                 if recorded is not None:
                     self._learn(recorded, identity)
                     return recorded
-                request = Asked(config, identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
-                if any(asked.program == identity for asked in self.under_way.values()):
-                    self._twins.append(request)
+                request = Request(config, identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
+                if any(each.program == identity for each in self.under_way.values()):
+                    self._duplicates.append(request)
                     continue
                 if not self.sweep.claim(key):
                     self._elsewhere[key] = identity
@@ -190,34 +190,34 @@ class TaskSearch:
                 if identity in self._programs:
                     return self._record(request, SAME_SCRIPT)
                 try:
-                    asked = replace(request, job=self._job_of(config, step))
+                    request = replace(request, job=self._job_of(config, step))
                 except KernelError as error:
                     return self._record(request, unmade(error))
-                self.under_way[key] = asked
-                return asked
+                self.under_way[key] = request
+                return request
             return None
 
-    def tell(self, asked: Asked, found: Evaluation) -> list[Trial]:
+    def tell(self, request: Request, evaluation: Evaluation) -> list[Trial]:
         """Record the outcome of a proposed config.
 
         Returns:
             The trial, and those of its duplicates that were proposed meanwhile.
         """
         with self.watch.phase("tell"):
-            del self.under_way[asked.key]
-            trials = [self._record(asked, found)]
-            for twin in [each for each in self._twins if each.program == asked.program]:
-                self._twins.remove(twin)
-                if self.sweep.claim(twin.key):
-                    trials.append(self._record(twin, SAME_SCRIPT))
+            del self.under_way[request.key]
+            trials = [self._record(request, evaluation)]
+            for duplicate in [each for each in self._duplicates if each.program == request.program]:
+                self._duplicates.remove(duplicate)
+                if self.sweep.claim(duplicate.key):
+                    trials.append(self._record(duplicate, SAME_SCRIPT))
                 else:
-                    self._elsewhere[twin.key] = twin.program
+                    self._elsewhere[duplicate.key] = duplicate.program
             return trials
 
-    def drop(self, asked: Asked) -> None:
+    def drop(self, request: Request) -> None:
         """Abandon a proposed config, and release its claim: a resumed run will ask for it again."""
-        if self.under_way.pop(asked.key, None) is not None:
-            self.sweep.release(asked.key)
+        if self.under_way.pop(request.key, None) is not None:
+            self.sweep.release(request.key)
 
     def recall(self) -> list[Trial]:
         """Learn all trials of the store, in the order they were recorded, and return them.
@@ -231,14 +231,14 @@ class TaskSearch:
                 self._learn(trial, self.script_step(trial.config, alone=True).program.identity)
             return trials
 
-    def unlearned(self, held: int) -> list[Trial]:
-        """Return the trials recorded after the first `held` that the search has not learnt."""
-        return [trial for trial in self.sweep.recorded[held:] if trial.key not in self._learnt]
+    def unlearned(self, count: int) -> list[Trial]:
+        """Return the trials recorded after the first `count` that the search has not learnt."""
+        return [trial for trial in self.sweep.recorded[count:] if trial.key not in self._learnt]
 
-    def learn_since(self, held: int) -> None:
-        """Learn every trial recorded after the first `held`."""
+    def learn_since(self, count: int) -> None:
+        """Learn every trial recorded after the first `count`."""
         self.sweep.refresh()
-        for trial in self.unlearned(held):
+        for trial in self.unlearned(count):
             self._learn(trial, self.script_step(trial.config, alone=True).program.identity)
 
     def _catch_up(self) -> None:
@@ -251,34 +251,36 @@ class TaskSearch:
         """Register a trial, and tell the search its outcome, or that of the original if it is a duplicate."""
         self.trials.append(trial)
         self._learnt.add(trial.key)
-        twin = self.sweep.records.get(trial.twin, trial)
-        self._programs.setdefault(program, twin)
+        original = self.sweep.records.get(trial.twin, trial)
+        self._programs.setdefault(program, original)
         for mark in filter(None, (trial.scheduled, trial.compiled)):
-            self._marks.setdefault(mark, twin)
+            self._marks.setdefault(mark, original)
         if trial.seconds is not None:
             self.best_seconds = min(trial.seconds, self.best_seconds or trial.seconds)
-        self.search.tell(trial.config, twin.seconds, sum(trial.phases.values()), twin.joules)
+        self.search.tell(trial.config, original.seconds, sum(trial.phases.values()), original.joules)
 
     def _job_of(self, config: Config, step: Step) -> Job:
         """Return the job that evaluates a config, with limits and fingerprints from the trials so far."""
         job = self.job([self.candidate(config, step)], self.objective.effort(SEARCH_EFFORT), self.best_seconds)
         return replace(job, time_limits=learn_time_limits(self.trials), known=frozenset(self._marks))
 
-    def _record(self, asked: Asked, found: Evaluation) -> Trial:
+    def _record(self, request: Request, evaluation: Evaluation) -> Trial:
         """Record the outcome of a claimed config, release the claim, and learn from it."""
-        twin = self._twin(asked.program, found) if found.outcome == "duplicate" else None
+        original = self._original(request.program, evaluation) if evaluation.outcome == "duplicate" else None
         number, family = len(self.sweep.recorded), self.family.name
-        trial = asked.trial(found, task=self.task.tag, number=number, family=family, twin=twin)
+        trial = request.trial(evaluation, task=self.task.tag, number=number, family=family, original=original)
         try:
             self.sweep.add(trial, self.space)
         finally:
-            self.sweep.release(asked.key)
-        self._learn(trial, asked.program)
+            self.sweep.release(request.key)
+        self._learn(trial, request.program)
         return trial
 
-    def _twin(self, program: ProgramIdentity, found: Evaluation) -> Trial | None:
+    def _original(self, program: ProgramIdentity, evaluation: Evaluation) -> Trial | None:
         """Return the trial that a duplicate is the same program as."""
-        return self._programs.get(program) or self._marks.get(found.compiled) or self._marks.get(found.scheduled)
+        return (
+            self._programs.get(program) or self._marks.get(evaluation.compiled) or self._marks.get(evaluation.scheduled)
+        )
 
     def candidate(self, config: Config, step: Step | None = None) -> Candidate:
         """Return the candidate of a config for the task alone; a known `step` is not generated again.

@@ -30,18 +30,18 @@ from autotune.worker.loading.reading import (
 )
 
 
-def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
+def own_script(payload: Payload, script: ScriptFile | None) -> ScriptFile | None:
     """Return the user script to tune: the given one, else that of the payload's own file; `None` for families."""
-    return given or (ScriptFile(payload.name, payload.schedule) if payload.schedule else None)
+    return script or (ScriptFile(payload.name, payload.schedule) if payload.schedule else None)
 
 
-def read_own(payload: Payload, given: ScriptFile | None, tasks: str, *, family: str) -> OwnFamily | None:
+def read_own(payload: Payload, script: ScriptFile | None, tasks: str, *, family: str) -> OwnFamily | None:
     """Read the user script to tune; return `None` for families. Called before anything is measured.
 
     Raises:
         ScheduleError: The script cannot be read or tuned; or tasks are selected for a script, and there is none.
     """
-    file = own_script(payload, given) if not family else None
+    file = own_script(payload, script) if not family else None
     if file is not None:
         return open_own(file, tasks)
     if tasks != "*":

@@ -12,8 +12,8 @@ from autotune.core.objective import Objective
 from autotune.core.payload import Payload
 from autotune.worker.bench.claims import CoreClaim
 from autotune.worker.bench.energy import find_counters
-from autotune.worker.crew import Crew
 from autotune.worker.isolation.limits import check_memory
+from autotune.worker.pool import WorkerPool
 from autotune.worker.worker import Worker
 
 
@@ -59,11 +59,11 @@ def open_workplace(threads: int, timeout: float, jobs: int = 1) -> Iterator[Work
         cores = stack.enter_context(claimed(jobs)) if jobs > 1 else ()
         if len(cores) < jobs > 1:
             notes += (f"other tuners hold cores of this machine: {max(1, len(cores))} of {jobs} jobs are worked on",)
-        # The crew's processes start while roofs are measured.
-        crew = stack.enter_context(Crew(cores, timeout)) if len(cores) > 1 else None
+        # The pool's processes start while roofs are measured.
+        pool = stack.enter_context(WorkerPool(cores, timeout)) if len(cores) > 1 else None
         yield Workplace(
             this_machine(threads),
-            crew.searching if crew is not None else lambda: nullcontext(OneSlot(worker)),
+            pool.searching if pool is not None else lambda: nullcontext(OneSlot(worker)),
             lambda: [worker],
             lambda seconds: Worker(seconds, threads=threads),
             notes,

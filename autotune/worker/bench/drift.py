@@ -25,15 +25,15 @@ class Drift:
         self._levels: deque[float] = deque(maxlen=LATEST)  # its typical time next to each of the latest programs
         self._lock = Lock()
 
-    def learn(self, found: Evaluation) -> Evaluation:
+    def learn(self, evaluation: Evaluation) -> Evaluation:
         """Record the reference kernel's time next to a program; return the evaluation with the median of recent times.
 
         The median is stored in `reference_level` of the samples; an evaluation without reference times is unchanged.
         """
-        samples = found.samples
+        samples = evaluation.samples
         if samples is None or not samples.quiet_reference:
-            return found
+            return evaluation
         with self._lock:
             self.quiet = min(self.quiet, samples.quiet_reference)
             self._levels.append(quiet_time(samples.reference_seconds))
-            return replace(found, samples=replace(samples, reference_level=median(self._levels)))
+            return replace(evaluation, samples=replace(samples, reference_level=median(self._levels)))

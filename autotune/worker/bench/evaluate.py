@@ -17,8 +17,8 @@ from autotune.core.printable import one_line
 from autotune.core.stats import unrest
 from autotune.core.trial import Outcome, Samples
 from autotune.worker.bench.energy import joules_of
-from autotune.worker.bench.kept_programs import PROGRAMS
 from autotune.worker.bench.measure import LONG_CALL, Run, calibrate, measure, measure_interleaved
+from autotune.worker.bench.program_cache import PROGRAMS
 from autotune.worker.bench.roofs import measure_roofs, reference_run
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import Verdict
@@ -37,13 +37,13 @@ class ReadyJob:
     Attributes:
         job: The job.
         bench: Testbench of its payload.
-        found: Evaluation of each candidate so far.
+        evaluations: Evaluation of each candidate so far.
         right: Index of each correct candidate, and its program.
     """
 
     job: Job
     bench: Testbench
-    found: tuple[Evaluation, ...]
+    evaluations: tuple[Evaluation, ...]
     right: tuple[tuple[int, BoundProgram], ...]
 
 
@@ -61,7 +61,7 @@ def prepare(job: Job) -> list[Evaluation]:
     reference_run(job.machine)  # compiled and cached now, not while the measuring core is held
     ready = prepared(job)
     _waiting.append(ready)
-    return list(ready.found)
+    return list(ready.evaluations)
 
 
 def time_waiting(quiet_reference: float) -> list[Evaluation]:
@@ -92,7 +92,7 @@ def prepared(job: Job) -> ReadyJob:
 
 def time_prepared(ready: ReadyJob) -> list[Evaluation]:
     """Time the correct candidates and verify them again."""
-    job, bench, right, results = ready.job, ready.bench, ready.right, list(ready.found)
+    job, bench, right, results = ready.job, ready.bench, ready.right, list(ready.evaluations)
     watch = Stopwatch()
     with watch.phase("measure"):
         samples = time_all([bench.runs(bound) for _, bound in right], [results[n].first_call for n, _ in right], job)
@@ -154,7 +154,7 @@ def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples
     samples = measure(run, reference, job.effort, job.best_seconds, first_call)
     if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
         again = measure(run, reference, job.effort, job.best_seconds, first_call)
-        samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
+        samples = min(samples, again, key=lambda each: unrest(each.seconds))
     joules = joules_of(run, samples.median) if job.effort.has_joules else None
     return replace(samples, quiet_reference=min(samples.quiet_reference, job.quiet_reference), joules=joules)
 
@@ -169,7 +169,7 @@ def build_and_verify(
     """
     watch, fingerprints = Stopwatch(), Fingerprints(known)
 
-    def found(outcome: Outcome, diagnostic: str) -> Evaluation:
+    def result(outcome: Outcome, diagnostic: str) -> Evaluation:
         return Evaluation(
             outcome, None, None, diagnostic, watch.phases, None, fingerprints.scheduled, fingerprints.compiled
         )
@@ -177,20 +177,20 @@ def build_and_verify(
     try:
         program = compile_program(payload, candidate, fingerprints=fingerprints, watch=watch)
     except DuplicateError as error:
-        return None, found("duplicate", str(error))
+        return None, result("duplicate", str(error))
     except CompileError as error:
-        return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
+        return None, result(FAILED_AT.get(error.stage, "transform-failed"), str(error))
     except MemoryError:
         raise
     except Exception as error:  # a bug of ours must fail one candidate, not the sweep
-        return None, found("transform-failed", our_fault(error))
+        return None, result("transform-failed", our_fault(error))
     bound = bench.bind(program)
     with watch.phase("verify"):
         verdict = (
             bench.verify_alone(program) if candidate.part == 1 else verify_part(payload, candidate, program, bench)
         )
     evaluation = replace(
-        found(verdict.outcome, verdict.diagnostic),
+        result(verdict.outcome, verdict.diagnostic),
         max_error=verdict.max_error if verdict.outcome != "ok" or not verdict.diagnostic else None,
         buffers=program.buffers,
         first_call=verdict.seconds,
@@ -201,8 +201,8 @@ def build_and_verify(
 def our_fault(error: Exception) -> str:
     """Return a diagnostic for an unexpected exception: its class, message and location."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = one_line(f"{type(error).__name__}: {error}")[:MOST_SAID]
-    return f"{what}, in {Path(frame.filename).name}:{frame.lineno}; that is a fault of autotune, please report it"
+    cause = one_line(f"{type(error).__name__}: {error}")[:MOST_SAID]
+    return f"{cause}, in {Path(frame.filename).name}:{frame.lineno}; that is a fault of autotune, please report it"
 
 
 def verify_part(payload: Payload, candidate: Candidate, program: CompiledProgram, bench: Testbench) -> Verdict:

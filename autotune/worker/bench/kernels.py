@@ -218,7 +218,7 @@ def on_threads(kernel: Payload, threads: int) -> Payload:
     if threads == 1:
         return kernel
     row = "memref<{0}xf32, strided<[1], offset: ?>>"
-    inner = re.sub(r"memref<(\d+)xf32>", lambda found: row.format(found[1]), kernel.text)
+    inner = re.sub(r"memref<(\d+)xf32>", lambda match: row.format(match[1]), kernel.text)
     arguments = [replace(argument, shape=(threads, *argument.shape)) for argument in kernel.arguments]
     types = [row.format(argument.shape[0]) for argument in kernel.arguments]
     rows = "\n".join(

@@ -1,4 +1,4 @@
-r"""Measuring core of a crew: its workers measure on it one at a time, while all other workers are kept off it.
+r"""Measuring core of a pool: its workers measure on it one at a time, while all other workers are kept off it.
 
     core 0   1 compiles | 2 compiles            | 1 compiles ...
     core 1   2 compiles | 1 measures            | 2 measures ...
@@ -16,17 +16,17 @@ from threading import Lock
 
 
 class MeasuringCore:
-    """CPU affinity of a crew's processes; the last of its cores is measured on.
+    """CPU affinity of a pool's processes; the last of its cores is measured on.
 
     Attributes:
-        cores: CPUs of the crew, at least two.
+        cores: CPUs of the pool, at least two.
     """
 
     def __init__(self, cores: Sequence[int]) -> None:
         """Start without processes.
 
         Args:
-            cores: CPUs of the crew, at least two.
+            cores: CPUs of the pool, at least two.
         """
         self.cores = tuple(cores)
         self._turn = Lock()  # held by the measuring worker
@@ -69,7 +69,9 @@ class MeasuringCore:
     def _give(self, process: int | None) -> None:
         with self._pinning:
             self._measuring = process
-            for each in sorted(self._processes, key=lambda one: one == process):  # move the others off the core first
+            for each in sorted(
+                self._processes, key=lambda other: other == process
+            ):  # move the others off the core first
                 self._pin(each)
 
     def _pin(self, process: int) -> None:

@@ -36,7 +36,7 @@ class NoisePair:
     b: tuple[float, ...]
 
 
-def time_twins(machine: Machine, worker: Bench, count: int) -> list[NoisePair]:
+def time_copies(machine: Machine, worker: Bench, count: int) -> list[NoisePair]:
     """Time pairs of separately compiled copies of one program, alternately compute-bound and memory-bound.
 
     Args:
@@ -46,11 +46,11 @@ def time_twins(machine: Machine, worker: Bench, count: int) -> list[NoisePair]:
     """
     alone = (read_payload(machine.lanes, machine.l2_bytes // 2), spin_payload(machine.lanes, STEPS))
     kernels = [on_threads(kernel, machine.threads) for kernel in alone]
-    twin = Candidate(None, tail(machine.threads))
+    candidate = Candidate(None, tail(machine.threads))
     return [
         pair
         for seed in range(count)
-        if (pair := time_pair(kernels[seed % 2], (twin, twin), machine, worker, seed)) is not None
+        if (pair := time_pair(kernels[seed % 2], (candidate, candidate), machine, worker, seed)) is not None
     ]
 
 
@@ -78,7 +78,7 @@ def measure_noise(machine: Machine, worker: Bench, pairs: int = FULL.pairs) -> f
         worker: Bench to measure in.
         pairs: Number of comparisons to make.
     """
-    return floor_of(time_twins(machine, worker, pairs))
+    return floor_of(time_copies(machine, worker, pairs))
 
 
 def floor_of(pairs: Sequence[NoisePair]) -> float:

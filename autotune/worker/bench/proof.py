@@ -20,7 +20,7 @@ from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, ProofError
 from autotune.core.payload import Argument, Payload
 from autotune.worker.bench.evaluate import build_and_verify
-from autotune.worker.bench.kept_programs import PROGRAMS
+from autotune.worker.bench.program_cache import PROGRAMS
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import allowed_error
 
@@ -79,13 +79,13 @@ def transform(claim: Claim) -> Transformed:
     payload, candidate = claim.payload, claim.candidate
     with context():
         unit = Unit.open(payload, candidate)
-        before, asked = str(unit.module), asked_for(unit)
+        before, rewrites = str(unit.module), asked_for(unit)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == BEFORE_SCRIPT[-1]:
                 before = str(unit.module)
             if step == SCRIPT:
                 break
-        return Transformed(before, str(unit.module), unit.weights, tuple(unit.blocks), asked)
+        return Transformed(before, str(unit.module), unit.weights, tuple(unit.blocks), rewrites)
 
 
 def hash_stages(claim: Claim) -> dict[str, str]:

@@ -19,7 +19,7 @@ from autotune.worker.bench.rounding import moved_by_rounding, plain_program
 from autotune.worker.bench.verify import Verdict, verify
 
 REPEATS = 4  # further calls that verify a program of several threads
-KEPT_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
+MOST_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
 
 
 class Testbench(PayloadArrays):
@@ -199,11 +199,11 @@ _prepared: OrderedDict[tuple[str, tuple[Case, ...], int, Pages], Testbench] = Or
 
 
 def open_testbench(payload: Payload, seed: int, pages: Pages = "huge") -> Testbench:
-    """Return the testbench of a payload; the last `KEPT_PAYLOADS` are cached."""
+    """Return the testbench of a payload; the last `MOST_PAYLOADS` are cached."""
     key = (payload.sha256, payload.cases, seed, pages)
     if key not in _prepared:
         _prepared[key] = Testbench(payload, seed, pages)
-        while len(_prepared) > KEPT_PAYLOADS:
+        while len(_prepared) > MOST_PAYLOADS:
             _prepared.popitem(last=False)
     _prepared.move_to_end(key)
     _prepared[key].payload = payload  # the data are the same, but the error budget may differ

@@ -56,13 +56,13 @@ class ErrorRecord:
 
     Attributes:
         name: Name of its class, a key of `ERRORS`.
-        said: Message of the error.
+        message: Message of the error.
         first: Argument before the message, if the class is in `FIRST_ARGUMENT`; else empty.
         notes: Notes of the error.
     """
 
     name: str
-    said: str
+    message: str
     first: str = ""
     notes: tuple[str, ...] = ()
 
@@ -137,9 +137,9 @@ def error_of(record: ErrorRecord) -> Exception:
     error_class = ERRORS.get(record.name)
     if error_class is None or len(record.notes) > MOST_NOTES:
         raise AnswerError("an error must be of a class that may cross, with few notes")
-    if any(len(text) > MOST_SAID for text in (record.said, record.first, *record.notes)):
+    if any(len(text) > MOST_SAID for text in (record.message, record.first, *record.notes)):
         raise AnswerError(f"an error must be reported in {MOST_SAID} characters")
-    error = error_class(record.first, record.said) if error_class in FIRST_ARGUMENT else error_class(record.said)
+    error = error_class(record.first, record.message) if error_class in FIRST_ARGUMENT else error_class(record.message)
     for note in record.notes:
         error.add_note(note)
     return error
@@ -168,18 +168,18 @@ def no_evaluation(count: int, who: str) -> list[Evaluation]:
     return [Evaluation("crashed", diagnostic=f"{who} answered with what is no evaluation") for _ in range(count)]
 
 
-def is_evaluation(found: object, *, timed: bool) -> bool:
+def is_evaluation(value: object, *, timed: bool) -> bool:
     """Return whether a value is an evaluation whose fields are in their valid ranges."""
-    if not isinstance(found, Evaluation) or len(found.diagnostic) > MOST_SAID:
+    if not isinstance(value, Evaluation) or len(value.diagnostic) > MOST_SAID:
         return False
-    if not is_positive(found.first_call, *found.phases.values()) or not set(found.phases) <= set(PHASES):
+    if not is_positive(value.first_call, *value.phases.values()) or not set(value.phases) <= set(PHASES):
         return False
-    plan = found.buffers
+    plan = value.buffers
     if plan is not None and (len(plan.offsets) != len(plan.buffers) or plan.peak_bytes < 0):
         return False
-    if found.samples is None:
-        return not timed or found.outcome not in RIGHT
-    return are_samples(found.samples)
+    if value.samples is None:
+        return not timed or value.outcome not in RIGHT
+    return are_samples(value.samples)
 
 
 def are_samples(samples: Samples) -> bool:

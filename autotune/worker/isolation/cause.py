@@ -33,17 +33,17 @@ class ExitCause:
 KEEPER_KILLED = ExitCause("crashed", "the process that watches over it was killed", is_foreign=True)
 
 
-def find_cause(exit_code: int, said: str, *, memory_ran_out: bool = False, width: int = 500) -> ExitCause:
+def find_cause(exit_code: int, output: str, *, memory_ran_out: bool = False, width: int = 500) -> ExitCause:
     """Determine why a process ended that its worker did not kill.
 
     Args:
         exit_code: Exit code of the process; the negated signal number if a signal killed it.
-        said: Output of the process on stdout and stderr.
+        output: Output of the process on stdout and stderr.
         memory_ran_out: Whether the kernel's out-of-memory killer was active during the call.
         width: Maximum length of the diagnostic, in characters.
     """
-    report = read_fault_report(said)
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(MARK)]
+    report = read_fault_report(output)
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith(MARK)]
     how = [name_of(exit_code), *([describe(report)] if report else [])]
     diagnostic = " | ".join([" ".join(how), *lines[:3]])[:width]
     if exit_code == -signal.SIGXCPU:
@@ -88,5 +88,5 @@ def overdue(phase: str, time_limits: TimeLimits, *, whole: bool) -> ExitCause:
     bound = time_limits.bound(phase)
     if whole or bound is None:
         return ExitCause("timed-out", f"took longer than {time_limits.seconds:g} s")
-    what = "its compilation" if phase in COMPILE else "its first call"
-    return ExitCause("timed-out", f"{what} took longer than {bound:.3g} s, far beyond what good candidates take")
+    step = "its compilation" if phase in COMPILE else "its first call"
+    return ExitCause("timed-out", f"{step} took longer than {bound:.3g} s, far beyond what good candidates take")

@@ -74,9 +74,9 @@ def report_faults() -> None:
         ctypes.CDLL(None).sigaction(number, ctypes.byref(action), None)
 
 
-def read_fault_report(said: str) -> FaultReport | None:
+def read_fault_report(output: str) -> FaultReport | None:
     """Return the last fault report in a process's output; `None` if there is none."""
-    for line in reversed(said.splitlines()):
+    for line in reversed(output.splitlines()):
         if line.startswith(MARK):
             try:
                 return FaultReport(**json.loads(line.removeprefix(MARK)))

@@ -27,8 +27,8 @@ import psutil
 from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.host.readable import Readable, readable
 from autotune.worker.isolation.channel import Channel
-from autotune.worker.isolation.process import Surroundings, serve
-from autotune.worker.isolation.sandbox import available_walls
+from autotune.worker.isolation.process import ProcessSettings, serve
+from autotune.worker.isolation.sandbox import available_mechanisms
 
 ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 CLOSE_SECONDS = 10.0
@@ -67,17 +67,17 @@ class IsolatedProcess:
 class Keeper:
     """Client of a keeper process: starts and ends isolated processes, one at a time."""
 
-    def __init__(self, around: Surroundings, preload: Sequence[str]) -> None:
+    def __init__(self, settings: ProcessSettings, preload: Sequence[str]) -> None:
         """Start the keeper.
 
         Args:
-            around: Environment of every process: folder, limits, cores, sandbox.
+            settings: Environment of every process: folder, limits, cores, sandbox.
             preload: Modules that the keeper imports before it forks.
         """
         self._control, keeper_end = Pipe()
         with keeper_end:
             self._process = start_keeping(keeper_end.fileno(), preload)
-        self._control.send((around, tuple(preload)))
+        self._control.send((settings, tuple(preload)))
 
     def start(self, allowed: Readable = NOTHING) -> IsolatedProcess:
         """Fork an isolated process.
@@ -143,10 +143,10 @@ def keep(handle: int) -> None:
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     control, keeper, child = Connection(handle), os.getpid(), 0
     with suppress(EOFError, ConnectionError):
-        around, preload = control.recv()
+        settings, preload = control.recv()
         for module in preload:
             import_module(module)
-        available_walls()  # loads the libraries of the sandbox
+        available_mechanisms()  # loads the libraries of the sandbox
         readable()  # cached for all forks
         gc.freeze()  # else a collection in a fork writes to, and so copies, the pages of all loaded objects
         gc.enable()
@@ -157,7 +157,7 @@ def keep(handle: int) -> None:
                 child = os.fork()
                 if child == 0:
                     control.close()
-                    serve(Channel.opened(handle), replace(around, readable=allowed), keeper)
+                    serve(Channel.opened(handle), replace(settings, readable=allowed), keeper)
                 os.close(handle)
                 control.send(child)
             else:

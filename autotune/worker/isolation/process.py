@@ -23,7 +23,7 @@ from autotune.core.host.stopwatch import REPORTER, Moment
 from autotune.worker.isolation.answers import Raised, Returned, kind_of, plain_error, write_answer, write_moment
 from autotune.worker.isolation.channel import Channel
 from autotune.worker.isolation.fault import report_faults
-from autotune.worker.isolation.sandbox import raise_walls
+from autotune.worker.isolation.sandbox import enter_sandbox
 
 OPENMP = {"OMP_PLACES": "threads", "OMP_PROC_BIND": "close", "KMP_BLOCKTIME": "1"}  # the last in milliseconds
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -61,7 +61,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ProcessSettings:
     """Environment of every process of a worker.
 
     Attributes:
@@ -91,25 +91,25 @@ class Surroundings:
         return os.path.join(self.folder, "scratch")
 
 
-def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
+def serve(channel: Channel, settings: ProcessSettings, keeper: int) -> None:
     """Answer calls until the channel closes, then exit the process; never returns."""
     try:
-        set_up(around.log, around.memory_bytes)
+        set_up(settings.log, settings.memory_bytes)
     except FileNotFoundError:  # the tuner was killed, and another one removed its folder: nobody waits for answers
         os._exit(1)
-    pin(around.threads, around.cores)
+    pin(settings.threads, settings.cores)
     if os.getppid() != keeper:  # the keeper died before the parent-death signal was set
         os._exit(1)
-    if around.sandboxed:
-        os.environ[SCRATCH] = around.scratch
-        os.close(os.open(around.scratch, os.O_WRONLY | os.O_CREAT, 0o600))
-        raise_walls(around.scratch, around.readable | readable())
+    if settings.sandboxed:
+        os.environ[SCRATCH] = settings.scratch
+        os.close(os.open(settings.scratch, os.O_WRONLY | os.O_CREAT, 0o600))
+        enter_sandbox(settings.scratch, settings.readable | readable())
     me = os.getpid()
     limited = False
 
     def tell(moment: Moment) -> None:
         stay_alone(me, limited)
-        channel.send(write_moment(moment) if around.sandboxed else [pickle.dumps(moment)])
+        channel.send(write_moment(moment) if settings.sandboxed else [pickle.dumps(moment)])
 
     REPORTER.listener = tell
     with suppress(EOFError, ConnectionError, KeyboardInterrupt):
@@ -117,7 +117,7 @@ def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
             call: Call = pickle.loads(channel.receive())
             limited = call.limits is not None
             set_limits(call.limits)
-            answer = run(call) if around.sandboxed else [run_trusted(call)]
+            answer = run(call) if settings.sandboxed else [run_trusted(call)]
             stay_alone(me, limited)
             channel.send(answer)
     os._exit(0)

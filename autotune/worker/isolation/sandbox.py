@@ -27,12 +27,12 @@ from typing import Literal
 
 from autotune.core.host.readable import SYSTEM, Readable
 
-Wall = Literal["landlock", "seccomp"]
+Mechanism = Literal["landlock", "seccomp"]
 CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 READ_ANYTHING = 1 << 2  # CAP_DAC_READ_SEARCH: root may read files of other users, within Landlock's rules
 
 
-def raise_walls(scratch: str, readable: Readable) -> tuple[Wall, ...]:
+def enter_sandbox(scratch: str, readable: Readable) -> tuple[Mechanism, ...]:
     """Confine this process irrevocably with every mechanism that this machine supports.
 
     Args:
@@ -42,12 +42,12 @@ def raise_walls(scratch: str, readable: Readable) -> tuple[Wall, ...]:
     Returns:
         The mechanisms in effect.
     """
-    available_walls()  # loads the libraries, which is impossible once Landlock is in effect
+    available_mechanisms()  # loads the libraries, which is impossible once Landlock is in effect
     drop_capabilities()
-    return walls_that_stand(raise_landlock(scratch, readable), filter_system_calls())
+    return mechanisms_in_effect(restrict_files(scratch, readable), filter_system_calls())
 
 
-def raise_walls_around_programs(programs: tuple[str, ...]) -> tuple[Wall, ...]:
+def enter_program_sandbox(programs: tuple[str, ...]) -> tuple[Mechanism, ...]:
     """Confine this process irrevocably before it executes another program.
 
     No file can be opened for writing, and only the system's files and the programs for reading.
@@ -58,32 +58,32 @@ def raise_walls_around_programs(programs: tuple[str, ...]) -> tuple[Wall, ...]:
     Returns:
         The mechanisms in effect.
     """
-    available_walls()  # loads the libraries, which writes a file
+    available_mechanisms()  # loads the libraries, which writes a file
     drop_capabilities()
-    stands = raise_landlock(None, Readable(programs))
-    return walls_that_stand(stands, filter_system_calls(("execve",)))
+    restricted = restrict_files(None, Readable(programs))
+    return mechanisms_in_effect(restricted, filter_system_calls(("execve",)))
 
 
-def walls_that_stand(landlock: bool, seccomp: bool) -> tuple[Wall, ...]:
+def mechanisms_in_effect(landlock: bool, seccomp: bool) -> tuple[Mechanism, ...]:
     """Return the names of the mechanisms in effect."""
-    raised: tuple[tuple[Wall, bool], ...] = (("landlock", landlock), ("seccomp", seccomp))
-    return tuple(wall for wall, stands in raised if stands)
+    known: tuple[tuple[Mechanism, bool], ...] = (("landlock", landlock), ("seccomp", seccomp))
+    return tuple(mechanism for mechanism, in_effect in known if in_effect)
 
 
-def available_walls() -> tuple[Wall, ...]:
+def available_mechanisms() -> tuple[Mechanism, ...]:
     """Return the mechanisms that this machine supports: a kernel with Landlock, and libseccomp."""
-    walls: list[Wall] = []
+    mechanisms: list[Mechanism] = []
     with suppress(ImportError, OSError, RuntimeError):
         from py_landlock import Landlock, LandlockError  # noqa: PLC0415 - for Linux alone
 
         with suppress(LandlockError):
             if Landlock().abi_version:
-                walls.append("landlock")
+                mechanisms.append("landlock")
     with suppress(ImportError, OSError, RuntimeError):
         import pyseccomp  # noqa: F401, PLC0415 - raises where there is no libseccomp
 
-        walls.append("seccomp")
-    return tuple(walls)
+        mechanisms.append("seccomp")
+    return tuple(mechanisms)
 
 
 def drop_capabilities() -> None:
@@ -96,7 +96,7 @@ def drop_capabilities() -> None:
         libc.capset(header, (ctypes.c_uint32 * 6)(remaining, remaining))
 
 
-def raise_landlock(scratch: str | None, readable: Readable) -> bool:
+def restrict_files(scratch: str | None, readable: Readable) -> bool:
     """Restrict file access to reading some paths and writing one; return whether the kernel enforces it.
 
     Args:

@@ -82,7 +82,7 @@ os.register_at_fork(after_in_child=reader.cache_clear)
 def read_apart(
     function: Callable[[A], T],
     argument: A,
-    what: str,
+    name: str,
     error: type[AutotuneError],
     *,
     requirement: str = "be readable by the compiler, it is not ({})",
@@ -93,7 +93,7 @@ def read_apart(
     Args:
         function: Function to call.
         argument: Argument of the call.
-        what: Name of the text, for the message.
+        name: Name of the text, for the message.
         error: Class of the exception if the process fails on the text.
         requirement: Format string of the message: what the text must be, and the outcome of the process.
         seconds: Time limit of the call in seconds.
@@ -103,7 +103,7 @@ def read_apart(
     """
     answer = reader().call(function, argument, seconds)
     if isinstance(answer, Evaluation):
-        raise error(f"{what} must {requirement.format(f'{answer.outcome}: {answer.diagnostic}')}")
+        raise error(f"{name} must {requirement.format(f'{answer.outcome}: {answer.diagnostic}')}")
     return answer
 
 

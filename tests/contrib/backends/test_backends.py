@@ -177,10 +177,10 @@ def test_code_of_ones_own_that_is_called_otherwise_is_untrusted(won):
     assert untrusted([other]) == (other,)
 
 
-def test_untrusted_code_needs_every_wall(won, tmp_path, monkeypatch):
+def test_untrusted_code_needs_every_mechanism_of_the_sandbox(won, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("autotune.bundles.candidates.available_walls", lambda: ("seccomp",))
-    with pytest.raises(BundleError, match=r"between the walls of the sandbox.*landlock is missing"):
+    monkeypatch.setattr("autotune.bundles.candidates.available_mechanisms", lambda: ("seccomp",))
+    with pytest.raises(BundleError, match=r"in a sandbox of Landlock and seccomp.*landlock is missing"):
         replay(won)
 
 

@@ -439,7 +439,7 @@ def test_a_search_on_lavapipe_ends_with_a_right_kernel_and_no_time(autotune, ref
 
 
 @needs_lavapipe
-def test_a_kernel_that_is_wrong_is_an_outcome_and_walls_stand_around_the_driver():
+def test_a_kernel_that_is_wrong_is_an_outcome_and_the_driver_is_sandboxed():
     payload, source = source_of("matmul,m=32,n=32,k=16", SQUARE)
     driver, kernel = vulkan.find_lavapipe(), make_kernel(source)
     binary = spirv.serialise(spirv.spirv_text(make_kernel(replace(source, dropped=(0, 1, 2)))))

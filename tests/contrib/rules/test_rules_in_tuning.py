@@ -13,7 +13,7 @@ from autotune.core.host.machine import this_machine
 from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import load_payload
 from autotune.store.bundle import read_bundle
-from autotune.store.places import bundle_folder
+from autotune.store.folders import bundle_folder
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, parse_command
 from autotune.tuning.stages.user_script import parts_of

@@ -72,7 +72,7 @@ def test_every_config_of_the_part_is_measured_once_and_written(tmp_path):
     record_it(tmp_path / "a.xz", evaluator)
     recording = read_recording(tmp_path / "a.xz")
     assert recording.payload == SPEC
-    assert len(recording.found) == len(recording.trials) == recording.lawful
+    assert len(recording.trials_by_values) == len(recording.trials) == recording.lawful
     assert len(evaluator.scripts) == len(set(evaluator.scripts)) == sum(t.outcome == "ok" for t in recording.trials)
     assert recording.trials[0].config == recording.default
     assert {(job.best_seconds, job.effort.samples) for job in evaluator.jobs} == {(None, 16)}

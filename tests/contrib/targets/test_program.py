@@ -172,7 +172,7 @@ PROGRAMS = {
 
 @NEEDS_C
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_emulated_programs_are_behind_walls(name, tmp_path):
+def test_emulated_programs_are_sandboxed(name, tmp_path):
     body, words = PROGRAMS[name]
     head = "".join(f"#include <{name}.h>\n" for name in ("errno", "signal", "stdio", "sys/socket", "unistd"))
     body = body.replace("PLACE", str(tmp_path))

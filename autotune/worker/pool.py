@@ -1,4 +1,4 @@
-"""Crew: parallel workers on one machine. All compile and verify concurrently; only one measures at a time.
+"""Pool: parallel workers on one machine. All compile and verify concurrently; only one measures at a time.
 
 Each worker is an isolated process with its own limits, so a crash, a hang or an out-of-memory kill affects no other
 worker. It compiles a candidate in one call and times it in the next; in between it waits for the measuring core, and
@@ -27,7 +27,7 @@ LEAST_SECONDS = 1.0  # left for timing, however long the compilation took
 CLOSE_SECONDS = 0.05  # interval at which `close` checks whether a thread has noticed the end of its process
 
 
-class CrewWorker(Worker):
+class PoolWorker(Worker):
     """A worker that measures only while it holds the measuring core."""
 
     def __init__(self, seconds: float, memory_bytes: int, core: MeasuringCore, drift: Drift) -> None:
@@ -66,13 +66,13 @@ class CrewWorker(Worker):
         self._core.enter(process.pid)
         return process
 
-    def _drop_cell(self) -> None:
+    def _drop_process(self) -> None:
         if self._process is not None:
             self._core.leave(self._process.pid)
-        super()._drop_cell()
+        super()._drop_process()
 
 
-class Crew(Closing):
+class WorkerPool(Closing):
     """Evaluator of one job per core at a time (an `autotune.core.evaluator.Slots`); use as a context manager.
 
     Attributes:
@@ -85,7 +85,7 @@ class Crew(Closing):
         """Start a worker for each core.
 
         Args:
-            cores: CPUs reserved for the crew, at least two; the last is measured on.
+            cores: CPUs reserved for the pool, at least two; the last is measured on.
             seconds: Time limit of a job in seconds.
         """
         self.core = MeasuringCore(cores)
@@ -95,7 +95,7 @@ class Crew(Closing):
         drift, memory = Drift(), worker_memory(len(cores))
         with this_process_on(self.core.others), ExitStack() as stack:
             self._workers = [
-                stack.enter_context(CrewWorker(seconds, memory, self.core, drift)) for _ in self.core.cores
+                stack.enter_context(PoolWorker(seconds, memory, self.core, drift)) for _ in self.core.cores
             ]
             self._close = stack.pop_all().close
         self._threads = [Thread(target=self._work, args=(each,), daemon=True) for each in self._workers]
@@ -103,8 +103,8 @@ class Crew(Closing):
             thread.start()
 
     @contextmanager
-    def searching(self) -> Iterator["Crew"]:
-        """Keep this process off the measuring core, too, while the block runs; close the crew at its end."""
+    def searching(self) -> Iterator["WorkerPool"]:
+        """Keep this process off the measuring core, too, while the block runs; close the pool at its end."""
         with this_process_on(self.core.others), self:
             yield self
 

@@ -40,7 +40,7 @@ class RightProgram:
 
 
 @dataclass
-class KeptPrograms:
+class ProgramCache:
     """Cache of the most recently verified programs, the oldest first."""
 
     programs: list[RightProgram] = field(default_factory=list)
@@ -61,4 +61,4 @@ class KeptPrograms:
         return None
 
 
-PROGRAMS = KeptPrograms()  # of this process
+PROGRAMS = ProgramCache()  # of this process

@@ -64,7 +64,7 @@ def sample_rate(machine: Machine) -> float:
     return fma_rate(machine, REFERENCE_CHAINS)
 
 
-def is_valid(kept: float, now: object) -> bool:
+def is_valid(cached: float, now: object) -> bool:
     """Return whether a cached rate is consistent with a rate sampled now.
 
     Example:
@@ -73,7 +73,7 @@ def is_valid(kept: float, now: object) -> bool:
     """
     if not isinstance(now, float):
         return False
-    share = now / kept
+    share = now / cached
     return NEAR <= share <= ROOF_ERROR or share < STEADY_SHARE
 
 
@@ -94,13 +94,13 @@ def read_limits(machine: Machine) -> MachineLimits | None:
     return None
 
 
-def write_limits(machine: Machine, found: MachineLimits) -> None:
+def write_limits(machine: Machine, limits: MachineLimits) -> None:
     """Write the cache; if the folder is not writable, the next command measures again."""
     data = {
         "format_version": FORMAT_VERSION,
         "written": time.time(),
-        "roofs": found.roofs.known,
-        "floor": found.floor,
+        "roofs": limits.roofs.known,
+        "floor": limits.floor,
     }
     with suppress(OSError):
         path = limits_file(machine)

@@ -14,7 +14,7 @@ from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
 from autotune.worker.bench import evaluate, proof
-from autotune.worker.bench.kept_programs import LEAST_PROGRAMS, MOST_BYTES, MOST_PROGRAMS, KeptPrograms
+from autotune.worker.bench.program_cache import LEAST_PROGRAMS, MOST_BYTES, MOST_PROGRAMS, ProgramCache
 from autotune.worker.bench.proof import DrawsWanted, count_rows, largest_error, measure_errors
 
 PAYLOAD, GOOD = contraction_payload(9, 11, 5), Candidate(None, PLAIN)
@@ -24,7 +24,7 @@ QUICK = Effort(samples=3, seconds=1.0, sample_seconds=1e-4)
 @pytest.fixture
 def compiled(monkeypatch):
     """Candidates that are compiled, in order; nothing is kept before."""
-    seen, compile_program, programs = [], evaluate.compile_program, KeptPrograms()
+    seen, compile_program, programs = [], evaluate.compile_program, ProgramCache()
 
     def note(payload, candidate, **options):
         seen.append(candidate)
@@ -94,7 +94,7 @@ def test_what_is_wrong_is_not_kept(compiled):
     [(0, MOST_PROGRAMS), (MOST_BYTES // 3, LEAST_PROGRAMS + 3), (2 * MOST_BYTES, LEAST_PROGRAMS)],
 )
 def test_the_oldest_goes_where_there_are_many_or_large_ones(peak_bytes, most):
-    programs, candidates = KeptPrograms(), [replace(GOOD, part=number) for number in range(20)]
+    programs, candidates = ProgramCache(), [replace(GOOD, part=number) for number in range(20)]
     for candidate in candidates:
         programs.keep(PAYLOAD, candidate, SimpleNamespace(buffers=BufferPlan(peak_bytes=peak_bytes)))
     there = [programs.find(PAYLOAD, candidate) is not None for candidate in candidates]

@@ -1,4 +1,4 @@
-"""Crews of real workers: one at a time measures, nobody else on its core; what fails takes no other with it."""
+"""Pools of real workers: one at a time measures, nobody else on its core; what fails takes no other with it."""
 
 import os
 import random
@@ -21,8 +21,8 @@ from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_on_slots
 from autotune.worker.bench import measuring_core
 from autotune.worker.bench.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of
-from autotune.worker.crew import Crew, CrewWorker
 from autotune.worker.loading.reading import partition
+from autotune.worker.pool import PoolWorker, WorkerPool
 from autotune.worker.worker import Worker
 
 CORES = (physical_cores() * 2)[-2:]  # twice the only one of a machine that has no more
@@ -30,82 +30,82 @@ BAD = ("code-aborts", "wrong-result", "script-that-finds-nothing", "code-exits-a
 
 
 @pytest.fixture(scope="module")
-def crew():
-    with Crew(CORES, 20.0).searching() as shared:
+def pool():
+    with WorkerPool(CORES, 20.0).searching() as shared:
         yield shared
 
 
-def evaluate(crew, candidates):
+def evaluate(pool, candidates):
     """What becomes of candidates, as many under way as there may be, by the order they were given in."""
     numbers, found, left = [], {}, list(candidates)
     while left or len(found) < len(numbers):
-        while left and len(numbers) - len(found) < crew.count():
-            numbers.append(crew.submit(job(left.pop(0))))
-        number, (answer,) = crew.wait()
+        while left and len(numbers) - len(found) < pool.count():
+            numbers.append(pool.submit(job(left.pop(0))))
+        number, (answer,) = pool.wait()
         assert number not in found
         found[number] = answer
     return [found[number] for number in numbers]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_job_is_done_once_and_one_that_fails_takes_no_other_with_it(crew, seed):
+def test_every_job_is_done_once_and_one_that_fails_takes_no_other_with_it(pool, seed):
     wanted = [("ok", GOOD)] * 8 + [(FAULTS[fault][1], FAULTS[fault][0]) for fault in BAD]
     random.Random(seed).shuffle(wanted)
-    found = evaluate(crew, [candidate for _, candidate in wanted])
+    found = evaluate(pool, [candidate for _, candidate in wanted])
     assert [each.outcome for each in found] == [outcome for outcome, _ in wanted], found
     good = [each for each in found if each.outcome == "ok"]
     assert all(set(each.phases) == {"transform", "lower", "jit", "verify", "measure"} for each in good)
     assert all(len(each.samples.seconds) == len(each.samples.reference_seconds) == 3 for each in good)
 
 
-def test_a_crew_judges_as_a_worker_does(crew):
+def test_a_pool_judges_as_a_worker_does(pool):
     candidates = [GOOD, *(FAULTS[fault][0] for fault in BAD)]
     with Worker(20.0) as worker:
         alone = [found for each in candidates for found in worker.evaluate(job(each))]
-    together = evaluate(crew, candidates)
+    together = evaluate(pool, candidates)
     judged = [[(e.outcome, e.max_error, e.scheduled, e.compiled) for e in found] for found in (alone, together)]
     assert judged[0] == judged[1]
 
 
 @contextmanager
-def watched(crew, monkeypatch):
-    """Notes of each change of who measures: the process or none, and where every process of the crew may run then."""
-    seen, give = [], crew.core._give
+def watched(pool, monkeypatch):
+    """Notes of each change of who measures: the process or none, and where every process of the pool may run then."""
+    seen, give = [], pool.core._give
 
     def and_note(process):
         give(process)
-        seen.append((process, {each: os.sched_getaffinity(each) for each in processes_of(crew)}))
+        seen.append((process, {each: os.sched_getaffinity(each) for each in processes_of(pool)}))
 
-    monkeypatch.setattr(crew.core, "_give", and_note)
+    monkeypatch.setattr(pool.core, "_give", and_note)
     yield seen
     monkeypatch.undo()
 
 
-def processes_of(crew):
-    return [each._process.pid for each in crew._workers if each._process is not None]
+def processes_of(pool):
+    return [each._process.pid for each in pool._workers if each._process is not None]
 
 
-def test_one_at_a_time_measures_and_nobody_else_is_on_its_core(crew, monkeypatch):
-    evaluate(crew, [GOOD] * 2)
-    with watched(crew, monkeypatch) as seen:
-        evaluate(crew, [GOOD] * 10)
+def test_one_at_a_time_measures_and_nobody_else_is_on_its_core(pool, monkeypatch):
+    evaluate(pool, [GOOD] * 2)
+    with watched(pool, monkeypatch) as seen:
+        evaluate(pool, [GOOD] * 10)
     assert len(seen) == 20
     assert all((process is None) == bool(number % 2) for number, (process, _) in enumerate(seen))
     for process, places in seen:
         for each, place in places.items():
             if process is None:
-                assert place == set(crew.core.cores)
+                assert place == set(pool.core.cores)
             else:
-                assert place == ({crew.core.core} if each == process else set(crew.core.others))
+                assert place == ({pool.core.core} if each == process else set(pool.core.others))
 
 
-def test_tuner_keeps_off_the_core_while_there_is_a_crew_and_comes_back(crew):
-    assert os.sched_getaffinity(0) == set(crew.core.others)
+def test_tuner_keeps_off_the_core_while_there_is_a_pool_and_comes_back(pool):
+    assert os.sched_getaffinity(0) == set(pool.core.others)
     with this_process_on({CORES[-1]}):
         started = threading.Thread(target=time.sleep, args=(0.5,))
         started.start()
         assert all(os.sched_getaffinity(each) == {CORES[-1]} for each in threads_of(os.getpid()))
-    assert all(os.sched_getaffinity(each) == set(crew.core.others) for each in threads_of(os.getpid()))
+    assert all(os.sched_getaffinity(each) == set(pool.core.others) for each in threads_of(os.getpid()))
     started.join()
 
 
@@ -125,9 +125,9 @@ def test_thread_that_a_thread_starts_meanwhile_is_moved_too(monkeypatch):
     assert moved == [1, 2, 3]
 
 
-def at_the_next_measurement(crew, monkeypatch, end):
+def at_the_next_measurement(pool, monkeypatch, end):
     """Do something to whoever measures next, once."""
-    give = crew.core._give
+    give = pool.core._give
     left = [1]
 
     def then(process):
@@ -136,33 +136,33 @@ def at_the_next_measurement(crew, monkeypatch, end):
             left.pop()
             end(process)
 
-    monkeypatch.setattr(crew.core, "_give", then)
+    monkeypatch.setattr(pool.core, "_give", then)
 
 
-def test_process_that_is_killed_from_outside_costs_nothing(crew, monkeypatch):
-    evaluate(crew, [GOOD] * 2)
-    at_the_next_measurement(crew, monkeypatch, lambda process: os.kill(process, signal.SIGKILL))
-    assert [each.outcome for each in evaluate(crew, [GOOD] * 6)] == ["ok"] * 6
+def test_process_that_is_killed_from_outside_costs_nothing(pool, monkeypatch):
+    evaluate(pool, [GOOD] * 2)
+    at_the_next_measurement(pool, monkeypatch, lambda process: os.kill(process, signal.SIGKILL))
+    assert [each.outcome for each in evaluate(pool, [GOOD] * 6)] == ["ok"] * 6
 
 
-def test_keeper_that_is_killed_costs_nothing(crew, monkeypatch):
-    evaluate(crew, [GOOD] * 2)
-    at_the_next_measurement(crew, monkeypatch, lambda process: psutil.Process(process).parent().kill())
-    assert [each.outcome for each in evaluate(crew, [GOOD] * 6)] == ["ok"] * 6
+def test_keeper_that_is_killed_costs_nothing(pool, monkeypatch):
+    evaluate(pool, [GOOD] * 2)
+    at_the_next_measurement(pool, monkeypatch, lambda process: psutil.Process(process).parent().kill())
+    assert [each.outcome for each in evaluate(pool, [GOOD] * 6)] == ["ok"] * 6
 
 
 def test_closing_ends_what_is_under_way_at_once(monkeypatch):
-    kill, killed = CrewWorker.kill, []
-    monkeypatch.setattr(CrewWorker, "kill", lambda worker: (killed.append(worker), kill(worker)))
-    crew, places = Crew(CORES, 60.0), os.sched_getaffinity(0)
-    evaluate(crew, [GOOD] * 2)
+    kill, killed = PoolWorker.kill, []
+    monkeypatch.setattr(PoolWorker, "kill", lambda worker: (killed.append(worker), kill(worker)))
+    pool, places = WorkerPool(CORES, 60.0), os.sched_getaffinity(0)
+    evaluate(pool, [GOOD] * 2)
     for _ in range(2):
-        crew.submit(job(FAULTS["code-loops-for-ever"][0]))
+        pool.submit(job(FAULTS["code-loops-for-ever"][0]))
     time.sleep(0.3)
-    running = processes_of(crew)
+    running = processes_of(pool)
     assert running
-    crew.close()
-    crew.close()
+    pool.close()
+    pool.close()
     assert killed  # not waited for to its limit
     assert not [each for each in running if psutil.pid_exists(each)]
     assert os.sched_getaffinity(0) == places
@@ -170,10 +170,10 @@ def test_closing_ends_what_is_under_way_at_once(monkeypatch):
 
 def sweep(path, trials, heard):
     payload = load_payload("matmul,m=32,n=32,k=32")
-    with Store.open(path) as store, Crew(CORES, 20.0).searching() as crew:
+    with Store.open(path) as store, WorkerPool(CORES, 20.0).searching() as pool:
         options = TuneOptions(trials=trials)
         searches = open_searches(partition(payload).tasks, setting_of(payload, this_machine(), store, options))
-        run_on_slots(searches, options, crew, heard)
+        run_on_slots(searches, options, pool, heard)
 
 
 def recorded(path):

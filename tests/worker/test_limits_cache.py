@@ -6,8 +6,8 @@ import time
 import pytest
 
 from autotune.core.host.machine import Roofs, this_machine
-from autotune.worker import kept_roofs
-from autotune.worker.kept_roofs import (
+from autotune.worker import limits_cache
+from autotune.worker.limits_cache import (
     HOUR,
     MachineLimits,
     is_valid,
@@ -24,7 +24,7 @@ FOUND = MachineLimits(Roofs(1e11, 1e10, 5e10), 0.02)
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(kept_roofs, "is_valid", is_valid)  # as a user has it
+    monkeypatch.setattr(limits_cache, "is_valid", is_valid)  # as a user has it
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(Worker, "roofs", roofs)
     monkeypatch.setattr(Worker, "call", lambda self, function, argument, seconds: seen["rate"])
-    monkeypatch.setattr(kept_roofs, "measure_noise", lambda machine, bench, pairs: FOUND.floor)
+    monkeypatch.setattr(limits_cache, "measure_noise", lambda machine, bench, pairs: FOUND.floor)
     return seen
 
 

@@ -27,7 +27,7 @@ MANIFEST_SHA256 = "manifest_sha256"  # key in a summary: hash of the run's manif
 FREE = ("trials", "seconds", "timeout", "jobs", "cold", "anew")  # options without effect once the same trials were run
 
 
-def standing_result(
+def earlier_result(
     run: Run, searched: Searched, store: Store, folder: Path, options: TuneOptions, *, least_floor: float = 0.0
 ) -> TuneResult | None:
     """Return the result of an earlier run, where this run would only repeat its measurements.
@@ -47,8 +47,8 @@ def standing_result(
     if options.anew or searched.ran.evaluated:
         return None
     summaries = [each for each in store.summaries() if each["payload"] == run.payload.name]
-    held = folder_of(summaries[-1], folder) if summaries else None
-    if held is None or summaries[-1]["unsteady"]:
+    target = folder_of(summaries[-1], folder) if summaries else None
+    if target is None or summaries[-1]["unsteady"]:
         return None
     summary = summaries[-1]
     outcomes = Counter(trial.outcome for search in searched.searches for trial in search.trials)
@@ -56,9 +56,9 @@ def standing_result(
         summary["trials"] == dict(outcomes)
         and summary["machine"]["fingerprint"] == run.machine.fingerprint
         and summary["noise_floor"] >= least_floor
-        and is_unchanged(run, held, options)
+        and is_unchanged(run, target, options)
     )
-    return replace(TuneResult.from_json(summary), bundle=str(held)) if same else None
+    return replace(TuneResult.from_json(summary), bundle=str(target)) if same else None
 
 
 def folder_of(summary: dict[str, Any], folder: Path) -> Path | None:
@@ -70,10 +70,10 @@ def folder_of(summary: dict[str, Any], folder: Path) -> Path | None:
     """
     if not (folder / MANIFEST_FILE).is_file():
         return None
-    for held in (folder, slower_folder(folder)):
+    for candidate in (folder, slower_folder(folder)):
         with suppress(OSError):  # no bundle
-            if digest((held / MANIFEST_FILE).read_bytes()) == summary.get(MANIFEST_SHA256):
-                return held
+            if digest((candidate / MANIFEST_FILE).read_bytes()) == summary.get(MANIFEST_SHA256):
+                return candidate
     return None
 
 
@@ -132,8 +132,10 @@ def choose_target(folder: Path, new: Manifest, *, unsteady: str, floor: float, a
     if anew or not stays:
         return BundleTarget(folder, f"replaces {folder}, a bundle of {old.payload} with {was}")
     here = "cannot be timed here and now" if unsteady else f"takes {duration(recorded_figures(new).best_seconds)}"
-    kept = slower_folder(folder)
-    return BundleTarget(kept, f"{folder} stays, with {was}; the new bundle {here} and goes to {kept}; --anew replaces")
+    slower = slower_folder(folder)
+    return BundleTarget(
+        slower, f"{folder} stays, with {was}; the new bundle {here} and goes to {slower}; --anew replaces"
+    )
 
 
 def slower_folder(folder: Path) -> Path:
