@@ -98,14 +98,14 @@ def weight_bytes(payload: Payload) -> int:
 
 
 def best_contender(
-    payload: Payload, given: Path | None, bundles: Path, machine: Machine, *, seed: int, listener: Listener
+    payload: Payload, folder: Path | None, bundles: Path, machine: Machine, *, seed: int, listener: Listener
 ) -> Contender | None:
     """Return the row with the schedules of the given bundle, else of the payload's newest; `None` if there is none.
 
     Raises:
         BundleError: The given bundle is incomplete, edited, or of another payload.
     """
-    bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, listener, machine.threads)
+    bundle = read_bundle(folder) if folder is not None else newest_bundle(payload, bundles, listener, machine.threads)
     if bundle is None:
         listener.note(
             f"no bundle of {payload.name} is in {bundles}: there is no row 'best'; autotune tune {payload.name}"
@@ -113,7 +113,7 @@ def best_contender(
         return None
     if not is_same(bundle.payload, payload):
         raise BundleError(
-            f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
+            f"the bundle must be of {payload.name} as it is built now, {folder} is of {bundle.payload.name}; tune again"
         )
     listener.note(f"best: the bundle {bundle.folder}")
     for difference in differences_now(bundle, machine):

@@ -41,7 +41,7 @@ def describe_hot_loop(payload: Payload, candidate: Candidate, machine: Machine) 
     return "\n".join([*head, "", *instruction_lines(hot_loop.loop)])
 
 
-def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machine: Machine) -> str:
+def measured_line(loop: HotLoop, payload: Payload, candidate: Candidate, machine: Machine) -> str:
     """Return the line on the measured cycles per iteration, assuming that all operations are in this loop.
 
     Cycles are derived from the share of the FMA roof that the program reaches, given llvm-mca's cycles for the kernel
@@ -49,7 +49,7 @@ def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machin
     """
     parts = partition(payload)
     flops = payload.flops or sum(task.needed_flops * task.count for task in parts.tasks)
-    if not (flops and found.flops and len(parts.tasks) == 1):
+    if not (flops and loop.flops and len(parts.tasks) == 1):
         return "# measured: only where one contraction is all there is; choose one with --task"
     roof = find_hot_loop(fma_payload(machine.lanes, CHAINS[0], STEPS), Candidate(None, TAIL))
     if roof is None or roof.expected is None or not roof.flops:
@@ -61,7 +61,7 @@ def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machin
     if run.samples is None:
         return f"# measured: {run.outcome}: {run.diagnostic}"
     share = share_of_roof(flops, run.samples, machine)
-    cycles = found.flops / (share * roof.flops / roof.expected.cycles)
+    cycles = loop.flops / (share * roof.flops / roof.expected.cycles)
     return (
         f"# measured: {cycles:.1f} cycles an iteration, if all operations were in it; "
         f"{run.samples.median * 1e3:.4g} ms a call, {share:.1%} of the FMA roof"

@@ -79,7 +79,7 @@ def conditions_of(knob: OpenKnob) -> str:
     """Return the conditions on other knobs under which a knob has an effect."""
     if () in knob.used:
         return "everywhere"
-    return " or ".join(", ".join(f"{name}={value}" for name, value in taken) for taken in knob.used) or "nowhere"
+    return " or ".join(", ".join(f"{name}={value}" for name, value in choices) for choices in knob.used) or "nowhere"
 
 
 def lines_of(knob: OpenKnob) -> str:

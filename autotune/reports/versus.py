@@ -105,12 +105,12 @@ def compare_sweeps(location: str | Path, other: str, payload: str | None = None)
     return make_versus(shown(str(location)), mine, shown(other), theirs, lambda one: (one.payload, one.task))
 
 
-def compare_payloads(held: list[Tried], here: str, there: str) -> Versus:
+def compare_payloads(sweeps: list[Tried], here: str, there: str) -> Versus:
     """Compare two payloads of a store, or one payload's latest sweeps with earlier ones.
 
     Tasks with equal tags are compared; two payloads with a single task each are always compared.
     """
-    mine, theirs = ([one for one in held if one.payload == name] for name in (here, there))
+    mine, theirs = ([one for one in sweeps if one.payload == name] for name in (here, there))
     if here != there:
         alone = len({one.task for one in mine}) == len({one.task for one in theirs}) == 1
         return make_versus(here, mine, there, theirs, lambda one: "" if alone else one.task)

@@ -84,8 +84,8 @@ def read_reasons(location: str | Path, payload: str | None = None) -> list[Searc
         sweeps = [sweep for sweep in store.sweeps() if payload in (None, sweep.about["payload"])]
         reasons = [reasons_of(sweep) for sweep in sweeps if sweep.recorded]
     if not reasons:
-        whose = f"trials of {payload!r}" if payload is not None else "trials"
-        raise StoreError(f"the store must hold {whose} for --why, it holds none; run `autotune tune` first")
+        trials = f"trials of {payload!r}" if payload is not None else "trials"
+        raise StoreError(f"the store must hold {trials} for --why, it holds none; run `autotune tune` first")
     return reasons
 
 

@@ -185,8 +185,8 @@ def to_svg(figure: Figure, prefix: str = "") -> str:
 def adapted(tag: str, prefix: str) -> str:
     """Adapt an SVG tag to a page: prefixed ids, rounded coordinates, the page's colours and font."""
     tag = ID.sub(rf"\g<1>{prefix}", tag)
-    tag = ATTRIBUTE.sub(lambda found: f'{found[1]}="{rounded(found[2])}"', tag)
-    return STYLE.sub(lambda found: themed(found[0]), tag)
+    tag = ATTRIBUTE.sub(lambda match: f'{match[1]}="{rounded(match[2])}"', tag)
+    return STYLE.sub(lambda match: themed(match[0]), tag)
 
 
 def rounded(numbers: str) -> str:

@@ -182,7 +182,7 @@ def difference(config: Config, other: Config) -> str:
 def script_blocks(line: TaskLine, texts: Mapping[str, str]) -> list[Block]:
     """Return the script of a task and the module that it applies to, as far as recorded."""
     files = {"Script": f"schedules/{line.tag}.mlir", "Module": f"tasks/{line.tag}.mlir"}
-    return [code_of(f"{what}, {name}", texts[name]) for what, name in files.items() if name in texts]
+    return [code_of(f"{title}, {name}", texts[name]) for title, name in files.items() if name in texts]
 
 
 def code_of(title: str, text: str) -> Code:
