@@ -29,7 +29,7 @@ from payload.importers.onnx_integer_windows import (
     window_of,
 )
 from payload.importers.onnx_integer_writer import IntegerWriter
-from payload.importers.onnx_integers import FLOAT, HIGH, LOW, Bytes, Ending, FixedWeight, centred, held_within, rounded
+from payload.importers.onnx_integers import FLOAT, HIGH, LOW, Bytes, Ending, FixedWeight, centred, clip_to, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class ProductWriter:
     """Writer of the nodes of one product.
 
     Attributes:
-        held: State of the model's integer rewrite.
+        integers: State of the model's integer rewrite.
         writer: Node writer of the product.
     """
 
-    held: IntegerWriter
+    integers: IntegerWriter
     writer: NodeWriter
 
     def finish(  # noqa: PLR0917 - each is of another kind
@@ -65,23 +65,23 @@ class ProductWriter:
         image: Image | None = None,
     ) -> bool:
         """Rescale i32 sums, apply the ending that follows the node, and record the result."""
-        ending = self.held.ending_of(node.output[0])
+        ending = self.integers.ending_of(node.output[0])
         return self.give(self.end(total, scale, ending, bias), ending, shape, image)
 
-    def give(self, found: str, ending: Ending, shape: Sequence[int], image: Image | None = None) -> bool:
+    def give(self, name: str, ending: Ending, shape: Sequence[int], image: Image | None = None) -> bool:
         """Record a result, reshaped to `shape`, or as it is with channels last where `image` is given."""
         y = ending.output
-        self.held.done.update(node.output[0] for node in ending.nodes)
+        self.integers.done.update(node.output[0] for node in ending.nodes)
         if image is not None:
-            placed = replace(image, name=found)
+            placed = replace(image, name=name)
             if ending.scale is None:
-                self.held.images[y] = placed
+                self.integers.images[y] = placed
             else:
-                self.held.bytes[y] = Bytes(f"{y}_bytes", ending.shift, placed)
+                self.integers.bytes[y] = Bytes(f"{y}_bytes", ending.shift, placed)
         elif ending.scale is None:
-            self.writer.reshape(found, *shape, into=y)
+            self.writer.reshape(name, *shape, into=y)
         else:
-            self.held.bytes[y] = Bytes(self.writer.reshape(found, *shape, into=f"{y}_bytes"), ending.shift)
+            self.integers.bytes[y] = Bytes(self.writer.reshape(name, *shape, into=f"{y}_bytes"), ending.shift)
         return True
 
     def sums(self, rows: Rows, whole: Array, zero: int, bias: Array) -> str:
@@ -94,18 +94,18 @@ class ProductWriter:
         if not in_bytes(whole):
             shift = whole.min(axis=0) - LOW
         stored = whole - shift
-        name = self.held.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
+        name = self.integers.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
         total = self.writer.add("MatMulInteger", rows if isinstance(rows, str) else rows.name, name)
         if isinstance(rows, WindowRows):  # reshape first: the corrections below are computed per window
             total = self.writer.reshape(total, *rows.shape, whole.shape[1])
         constant = bias - zero * stored.sum(axis=0) - shift * zero * k
         if shift.any():
             row_sums = sums_of_rows(self.writer, rows, 1) if isinstance(rows, str) else rows.sums(self.writer)
-            columns = self.held.add_weight(f"{self.writer.stem}_middle", shift.astype(np.int32)[None])
+            columns = self.integers.add_weight(f"{self.writer.stem}_middle", shift.astype(np.int32)[None])
             total = self.writer.add("Add", total, self.writer.add("Mul", row_sums, columns))
         if constant.any():
             total = self.writer.add(
-                "Add", total, self.held.add_weight(f"{self.writer.stem}_fixed", constant.astype(np.int32))
+                "Add", total, self.integers.add_weight(f"{self.writer.stem}_fixed", constant.astype(np.int32))
             )
         return total
 
@@ -123,7 +123,7 @@ class ProductWriter:
         if isinstance(zero, int):
             return self.sums(rows, whole, zero, nothing)
         total = self.sums(rows, whole, 0, nothing)
-        name = self.held.add_weight(f"{self.writer.stem}_columns", columns.astype(np.int32))
+        name = self.integers.add_weight(f"{self.writer.stem}_columns", columns.astype(np.int32))
         return self.writer.add("Sub", total, self.writer.add("Mul", zero, name))
 
     def end(self, total: str, scale: Array, ending: Ending, bias: Array | None = None) -> str:
@@ -134,76 +134,78 @@ class ProductWriter:
             return rounded(self.writer, steps, ending)
         scaled = self.scaled(real, scale, "scale")
         if bias is not None:
-            scaled = self.writer.add("Add", scaled, self.held.add_weight(f"{self.writer.stem}_bias", bias))
+            scaled = self.writer.add("Add", scaled, self.integers.add_weight(f"{self.writer.stem}_bias", bias))
         if ending.scale is not None:
             return rounded(self.writer, self.writer.add("Div", scaled, self.writer.real(ending.scale)), ending)
-        return held_within(self.writer, scaled, ending)
+        return clip_to(self.writer, scaled, ending)
 
-    def scaled(self, real: str, factor: Array, what: str) -> str:
+    def scaled(self, real: str, factor: Array, suffix: str) -> str:
         """Multiply floats by one factor, or by one factor per column."""
         if factor.size == 1:
             return self.writer.add("Mul", real, self.writer.real(np.float32(factor.reshape(()))))
         return self.writer.add(
-            "Mul", real, self.held.add_weight(f"{self.writer.stem}_{what}", factor.astype(np.float32))
+            "Mul", real, self.integers.add_weight(f"{self.writer.stem}_{suffix}", factor.astype(np.float32))
         )
 
 
-def multiply(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
+def multiply(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Rewrite MatMul of an i8 tensor by a weight or by another i8 tensor."""
     a, b = node.input
-    if a not in held.scaled or a not in held.facts.shapes:
+    if a not in integers.scaled or a not in integers.facts.shapes:
         return False
-    if b in held.fixed and held.fixed[b].whole.ndim == 2 and len(held.facts.shapes[a]) > 0:
-        return by_weight(held, writer, node, held.fixed[b])
-    if b in held.scaled:
-        return by_bytes(held, writer, node)
+    if b in integers.fixed and integers.fixed[b].whole.ndim == 2 and len(integers.facts.shapes[a]) > 0:
+        return by_weight(integers, writer, node, integers.fixed[b])
+    if b in integers.scaled:
+        return by_bytes(integers, writer, node)
     return False
 
 
-def gemm(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
+def gemm(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Rewrite Gemm of an i8 tensor by a weight."""
     a, b, *c = (name for name in node.input if name)
-    if a not in held.scaled or b not in held.fixed or of(node, "transA", 0) or of(node, "alpha", 1.0) != 1.0:
+    if a not in integers.scaled or b not in integers.fixed or of(node, "transA", 0) or of(node, "alpha", 1.0) != 1.0:
         return False
     if c and of(node, "beta", 1.0) != 1.0:
         return False
-    weight = held.fixed[b]
+    weight = integers.fixed[b]
     if of(node, "transB", 0):
         axis = 1 - weight.axis % 2 if weight.scale.size > 1 else 1
         weight = FixedWeight(weight.whole.T, weight.scale, axis)
-    return by_weight(held, writer, node, weight, c[0] if c else "")
+    return by_weight(integers, writer, node, weight, c[0] if c else "")
 
 
-def by_weight(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", weight: FixedWeight, bias: str = "") -> bool:
+def by_weight(
+    integers: IntegerWriter, writer: NodeWriter, node: "NodeProto", weight: FixedWeight, bias: str = ""
+) -> bool:
     """Rewrite the product of an i8 tensor by a weight (k, n)."""
-    x, (k, n) = held.scaled[node.input[0]], weight.whole.shape
-    integer_bias = bias_of(held, bias, x.scale * weight.scale, n)
+    x, (k, n) = integers.scaled[node.input[0]], weight.whole.shape
+    integer_bias = bias_of(integers, bias, x.scale * weight.scale, n)
     if not weight.along(1) or integer_bias is None or not fits(x.most, weight.whole, integer_bias):
-        held.left.append(node.doc_string)
+        integers.left.append(node.doc_string)
         return False
-    shape = held.facts.shapes[node.input[0]]
-    rows = held.natural(writer, x.bytes)
+    shape = integers.facts.shapes[node.input[0]]
+    rows = integers.natural(writer, x.bytes)
     flat = rows if len(shape) == 2 else writer.reshape(rows, prod(shape[:-1]), k)
-    product = ProductWriter(held, writer)
+    product = ProductWriter(integers, writer)
     total = product.sums(flat, weight.whole, x.zero, integer_bias)
-    return product.finish(node, total, x.scale * weight.scale, [*shape[:-1], n], real_bias(held, bias))
+    return product.finish(node, total, x.scale * weight.scale, [*shape[:-1], n], real_bias(integers, bias))
 
 
-def bias_of(held: IntegerWriter, name: str, scale: Array, count: int) -> Array | None:
+def bias_of(integers: IntegerWriter, name: str, scale: Array, count: int) -> Array | None:
     """Return a bias in i32 units of the product, (n,): zeros if it is float or absent, `None` if its scale differs."""
-    if not name or (name in held.known and held.known[name].dtype == np.float32):
+    if not name or (name in integers.known and integers.known[name].dtype == np.float32):
         return np.zeros(count, np.int64)
-    if name not in held.fixed:
+    if name not in integers.fixed:
         return None
-    bias = held.fixed[name]
+    bias = integers.fixed[name]
     if not np.allclose(bias.scale, scale, rtol=CLOSE, atol=0) or bias.whole.size not in (1, count):
         return None
     return np.broadcast_to(bias.whole.reshape(-1), (count,)).copy()
 
 
-def real_bias(held: IntegerWriter, name: str, shape: Sequence[int] = (-1,)) -> Array | None:
+def real_bias(integers: IntegerWriter, name: str, shape: Sequence[int] = (-1,)) -> Array | None:
     """Return a float bias in the given shape; `None` if there is none."""
-    bias = held.known.get(name)
+    bias = integers.known.get(name)
     return bias.reshape(shape) if name and bias is not None and bias.dtype == np.float32 else None
 
 
@@ -212,18 +214,18 @@ def fits(most: int, whole: Array, bias: Array) -> bool:
     return bool((np.abs(whole).sum(axis=0) * 2 * max(most, HIGH + 1) + np.abs(bias)).max(initial=0) < SUMS)
 
 
-def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
+def by_bytes(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Rewrite the product of two i8 tensors: i32 sums, minus the zero-point terms of rows and columns."""
-    a, b = (held.scaled[name] for name in node.input)
-    shapes = [held.facts.shapes.get(name) for name in node.input]
-    result = held.facts.shapes.get(node.output[0])
+    a, b = (integers.scaled[name] for name in node.input)
+    shapes = [integers.facts.shapes.get(name) for name in node.input]
+    result = integers.facts.shapes.get(node.output[0])
     if result is None or not all(shapes) or min(len(shape or []) for shape in shapes) < 2:
         return False
     k = (shapes[0] or [])[-1]
     if 4 * k * LOW * LOW > SUMS:
-        held.left.append(node.doc_string)
+        integers.left.append(node.doc_string)
         return False
-    sides = [held.natural(writer, each.bytes) for each in (a, b)]
+    sides = [integers.natural(writer, each.bytes) for each in (a, b)]
     total = writer.add("MatMulInteger", *sides)
     for side, axis, zero in zip(sides, (-1, -2), (b.zero, a.zero), strict=True):
         if zero:
@@ -231,32 +233,32 @@ def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
             total = writer.add("Sub", total, writer.add("Mul", sums, writer.number(zero, INT32)))
     if a.zero * b.zero:
         total = writer.add("Add", total, writer.number(k * a.zero * b.zero, INT32))
-    return ProductWriter(held, writer).finish(node, total, np.array([a.scale * b.scale]), result)
+    return ProductWriter(integers, writer).finish(node, total, np.array([a.scale * b.scale]), result)
 
 
-def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
+def convolve(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Rewrite Conv of an i8 tensor as a product of window rows; a grouped one by taps in i32, or in exact f32."""
     x, w, *rest = node.input
-    if x not in held.scaled or w not in held.fixed or x not in held.facts.shapes:
+    if x not in integers.scaled or w not in integers.fixed or x not in integers.facts.shapes:
         return False
-    source, weight, bias = held.scaled[x], held.fixed[w], next(iter(rest), "")
-    scale, shape, count = source.scale * weight.scale, held.facts.shapes[x], weight.whole.shape[0]
-    integer_bias = bias_of(held, bias, scale, count)
+    source, weight, bias = integers.scaled[x], integers.fixed[w], next(iter(rest), "")
+    scale, shape, count = source.scale * weight.scale, integers.facts.shapes[x], weight.whole.shape[0]
+    integer_bias = bias_of(integers, bias, scale, count)
     columns = weight.whole.reshape(count, -1).T
     if integer_bias is None or not weight.along(0) or not fits(source.most, columns, integer_bias):
-        held.left.append(node.doc_string)
+        integers.left.append(node.doc_string)
         return False
     window = window_of(node, weight.whole.shape[2:], shape[2:])
     groups = of(node, "group", 1)
     if window is not None and len(shape) == PLANES and groups > 1 and in_bytes(columns) and len(columns) <= FEW:
-        return convolve_by_groups(held, writer, node, window, integer_bias)
+        return convolve_by_groups(integers, writer, node, window, integer_bias)
     if groups > 1 or len(shape) != PLANES or window is None:
-        return convolve_exactly(held, writer, node, integer_bias)
-    image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
+        return convolve_exactly(integers, writer, node, integer_bias)
+    image = padded(writer, integers.image_of(writer, source.bytes, shape), window, source.zero)
     rows = as_rows(writer, image, window)
-    product = ProductWriter(held, writer)
+    product = ProductWriter(integers, writer)
     total = product.sums(rows, rows.in_order(weight.whole), source.zero, integer_bias)
-    return product.finish(node, total, scale, [], real_bias(held, bias), Image("", (*rows.shape, count)))
+    return product.finish(node, total, scale, [], real_bias(integers, bias), Image("", (*rows.shape, count)))
 
 
 def in_bytes(whole: Array) -> bool:
@@ -265,19 +267,19 @@ def in_bytes(whole: Array) -> bool:
 
 
 def convolve_by_groups(
-    held: IntegerWriter, writer: NodeWriter, node: "NodeProto", window: PlaneWindow, bias: Array
+    integers: IntegerWriter, writer: NodeWriter, node: "NodeProto", window: PlaneWindow, bias: Array
 ) -> bool:
     """Rewrite a grouped convolution with few channels per group: a sum of taps times their weights in i32.
 
     A depthwise convolution keeps the layout of the image; otherwise every channel of a group is multiplied by all
     filters of the group, (n, group, filter, h, w).
     """
-    x, weight, groups = held.scaled[node.input[0]], held.fixed[node.input[1]], of(node, "group", 1)
-    count, shape = weight.whole.shape[0], held.facts.shapes[node.input[0]]
+    x, weight, groups = integers.scaled[node.input[0]], integers.fixed[node.input[1]], of(node, "group", 1)
+    count, shape = weight.whole.shape[0], integers.facts.shapes[node.input[0]]
     alone = groups == shape[1] == count
-    image = held.any_image(writer, x.bytes, shape)
+    image = integers.any_image(writer, x.bytes, shape)
     if not alone and image.plane == PLANE:
-        image = Image(held.natural(writer, x.bytes), tuple(shape), OWN_PLANE)
+        image = Image(integers.natural(writer, x.bytes), tuple(shape), OWN_PLANE)
     image = padded(writer, image, window, x.zero)
     filters = () if alone else (groups, count // groups)
     column = (count,) if image.plane == PLANE else (*(filters or (count,)), 1, 1)
@@ -285,17 +287,17 @@ def convolve_by_groups(
     slices = channels_of_taps(writer, image, window, counts, 0 if alone else groups)
     total = ""
     for number, (tap, kernel) in enumerate(zip(slices, kernels, strict=True)):
-        name = held.add_weight(f"{writer.stem}_weight{number}", kernel.astype(np.int8).reshape(column))
-        one = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (tap, name)))
-        total = writer.add("Add", total, one) if total else one
+        name = integers.add_weight(f"{writer.stem}_weight{number}", kernel.astype(np.int8).reshape(column))
+        term = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (tap, name)))
+        total = writer.add("Add", total, term) if total else term
     fixed = bias - x.zero * kernels.sum(axis=0)
     if fixed.any():
         whole = fixed.astype(np.int32).reshape(column)
-        total = writer.add("Add", total, held.add_weight(f"{writer.stem}_fixed", whole))
+        total = writer.add("Add", total, integers.add_weight(f"{writer.stem}_fixed", whole))
     scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
-    real = real_bias(held, next(iter(node.input[2:]), ""), column)
+    real = real_bias(integers, next(iter(node.input[2:]), ""), column)
     ordered = image.with_sides("", counts) if image.plane == PLANE else None
-    return ProductWriter(held, writer).finish(node, total, scale, (shape[0], count, *counts), real, ordered)
+    return ProductWriter(integers, writer).finish(node, total, scale, (shape[0], count, *counts), real, ordered)
 
 
 def channels_of_taps(
@@ -313,105 +315,105 @@ def channels_of_taps(
             yield writer.slice(each, channel, channel + 1, 2)
 
 
-def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:
+def convolve_exactly(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:
     """Rewrite a convolution in f32, where all sums of the integers are exact."""
-    x, weight = held.scaled[node.input[0]], held.fixed[node.input[1]]
+    x, weight = integers.scaled[node.input[0]], integers.fixed[node.input[1]]
     count, rank = weight.whole.shape[0], weight.whole.ndim
     most = x.most * np.abs(weight.whole.reshape(count, -1)).sum(axis=1) + np.abs(bias)
     if most.max(initial=0) > EXACT:
-        held.left.append(node.doc_string)
+        integers.left.append(node.doc_string)
         return False
-    kernel = held.add_weight(f"{writer.stem}_weight", weight.whole.astype(np.float32))
-    names = [centred(writer, x, held.natural(writer, x.bytes)), kernel]
+    kernel = integers.add_weight(f"{writer.stem}_weight", weight.whole.astype(np.float32))
+    names = [centred(writer, x, integers.natural(writer, x.bytes)), kernel]
     if bias.any():
-        names.append(held.add_weight(f"{writer.stem}_fixed", bias.astype(np.float32)))
+        names.append(integers.add_weight(f"{writer.stem}_fixed", bias.astype(np.float32)))
     attributes = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
     total, column = writer.add("Conv", *names, **attributes), (count, *[1] * (rank - 2))
     scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
-    real = real_bias(held, next(iter(node.input[2:]), ""), column)
-    return ProductWriter(held, writer).finish(node, total, scale, held.facts.shapes[node.output[0]], real)
+    real = real_bias(integers, next(iter(node.input[2:]), ""), column)
+    return ProductWriter(integers, writer).finish(node, total, scale, integers.facts.shapes[node.output[0]], real)
 
 
-def average(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
+def average(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Rewrite GlobalAveragePool as an i32 sum times one factor."""
     name = node.input[0]
-    shape = held.facts.shapes.get(name, [])
-    if name not in held.scaled or len(shape) != PLANES:
+    shape = integers.facts.shapes.get(name, [])
+    if name not in integers.scaled or len(shape) != PLANES:
         return False
-    x, (n, c, h, w) = held.scaled[name], shape
+    x, (n, c, h, w) = integers.scaled[name], shape
     if h * w * max(x.most, HIGH + 1) > SUMS:
         return False
-    image = held.any_image(writer, x.bytes, shape)
+    image = integers.any_image(writer, x.bytes, shape)
     flat = writer.reshape(image.name, *((n, h * w, c) if image.plane == PLANE else (n, c, h * w)))
     whole = writer.add("Cast", flat, to=INT32)
     total = writer.add("ReduceSum", whole, writer.numbers(image.plane[0]), keepdims=0)
     if x.zero:
         total = writer.add("Sub", total, writer.number(x.zero * h * w, INT32))
-    return ProductWriter(held, writer).finish(node, total, np.array([x.scale / np.float32(h * w)]), [n, c, 1, 1])
+    return ProductWriter(integers, writer).finish(node, total, np.array([x.scale / np.float32(h * w)]), [n, c, 1, 1])
 
 
-def multiply_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
+def multiply_integers(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Rewrite MatMulInteger by a weight; the zero point of A may be known at run time only."""
     a, b, a_zero, b_zero = [*node.input, "", ""][:4]
-    weight, shape = held.known.get(b), held.facts.shapes.get(a, [])
+    weight, shape = integers.known.get(b), integers.facts.shapes.get(a, [])
     if weight is None or weight.ndim != 2 or weight.dtype.itemsize > 1 or not shape:
         return False
-    whole = without_zero(held, weight, b_zero, 1)
-    zero = zero_of(held, a, a_zero)
-    x = held.bytes_of(writer, a) if whole is not None and zero is not None else None
+    whole = without_zero(integers, weight, b_zero, 1)
+    zero = zero_of(integers, a, a_zero)
+    x = integers.bytes_of(writer, a) if whole is not None and zero is not None else None
     if x is None or whole is None or zero is None or not fits(HIGH - LOW, whole, np.zeros(1, np.int64)):
         return False
     k, n = whole.shape
-    flat = writer.reshape(held.natural(writer, x), prod(shape[:-1]), k)
-    total = ProductWriter(held, writer).dynamic_sums(flat, whole, zero, whole.sum(axis=0))
+    flat = writer.reshape(integers.natural(writer, x), prod(shape[:-1]), k)
+    total = ProductWriter(integers, writer).dynamic_sums(flat, whole, zero, whole.sum(axis=0))
     writer.reshape(total, *shape[:-1], n, into=node.output[0])
     return True
 
 
-def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
+def convolve_integers(integers: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Rewrite ConvInteger by a weight; the zero-point correction counts only the taps inside the image."""
     x, w, x_zero, w_zero = [*node.input, "", ""][:4]
-    weight, shape = held.known.get(w), held.facts.shapes.get(x, [])
+    weight, shape = integers.known.get(w), integers.facts.shapes.get(x, [])
     if weight is None or weight.dtype.itemsize > 1 or len(shape) != PLANES or of(node, "group", 1) > 1:
         return False
-    whole, zero = without_zero(held, weight, w_zero, 0), zero_of(held, x, x_zero)
+    whole, zero = without_zero(integers, weight, w_zero, 0), zero_of(integers, x, x_zero)
     window = window_of(node, weight.shape[2:], shape[2:])
-    source = held.bytes_of(writer, x) if whole is not None and zero is not None and window is not None else None
+    source = integers.bytes_of(writer, x) if whole is not None and zero is not None and window is not None else None
     if source is None or whole is None or zero is None or window is None:
         return False
     count = weight.shape[0]
     columns = whole.transpose(2, 3, 1, 0).reshape(-1, count)
     if not fits(HIGH - LOW, columns, np.zeros(1, np.int64)):
         return False
-    image = padded(writer, held.image_of(writer, source, shape), window, zero if isinstance(zero, int) else 0)
+    image = padded(writer, integers.image_of(writer, source, shape), window, zero if isinstance(zero, int) else 0)
     rows = as_rows(writer, image, window)
     # Padded elements are 0, so that no zero point is subtracted for them.
     inside = np.tile(window.inside(shape[2:]), (rows.shape[0], 1)).astype(np.int64)
     column_sums = (inside @ columns.reshape(inside.shape[1], -1, count).sum(axis=1)).reshape(*rows.shape, count)
-    total = ProductWriter(held, writer).dynamic_sums(rows, rows.in_order(whole), zero, column_sums)
+    total = ProductWriter(integers, writer).dynamic_sums(rows, rows.in_order(whole), zero, column_sums)
     writer.add("Transpose", total, into=node.output[0], perm=[0, 3, 1, 2])
     return True
 
 
-def without_zero(held: IntegerWriter, weight: Array, zero: str, axis: int) -> Array | None:
+def without_zero(integers: IntegerWriter, weight: Array, zero: str, axis: int) -> Array | None:
     """Subtract the zero points from a weight, one for all or one per index of an axis; `None` if they are unknown."""
-    if zero and zero not in held.known:
+    if zero and zero not in integers.known:
         return None
     whole = weight.astype(np.int64)
     if not zero:
         return whole
-    points, sizes = held.known[zero].astype(np.int64), [1] * weight.ndim
+    points, sizes = integers.known[zero].astype(np.int64), [1] * weight.ndim
     if points.size > 1:
         sizes[axis] = points.size
     return np.asarray(whole - points.reshape(sizes))
 
 
-def zero_of(held: IntegerWriter, name: str, zero: str) -> int | str | None:
+def zero_of(integers: IntegerWriter, name: str, zero: str) -> int | str | None:
     """Return the zero point of a tensor held in i8: a constant, or the name of one that is computed at run time."""
-    if zero in held.zeros:
-        return held.zeros[zero]
-    shift = 128 if held.facts.kinds.get(name) == 2 else 0
+    if zero in integers.zeros:
+        return integers.zeros[zero]
+    shift = 128 if integers.facts.kinds.get(name) == 2 else 0
     if not zero:
         return -shift
-    known = held.known.get(zero)
+    known = integers.known.get(zero)
     return int(known.reshape(())) - shift if known is not None and known.size == 1 else None

@@ -60,7 +60,7 @@ class IntegerWriter:
         named: Tensors materialized so far under their own names.
         done: Outputs of nodes that were fused into another.
         left: Origins of products that stay in float.
-        given: Names of the model's inputs that are not weights.
+        inputs: Names of the model's inputs that are not weights.
     """
 
     model: "ModelProto"
@@ -77,7 +77,7 @@ class IntegerWriter:
     named: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
     left: list[str] = field(default_factory=list)
-    given: frozenset[str] = frozenset()
+    inputs: frozenset[str] = frozenset()
 
     @classmethod
     def of_model(
@@ -95,8 +95,8 @@ class IntegerWriter:
                 readers.setdefault(name, []).append(node)
         for output in graph.output:
             readers.setdefault(output.name, []).append(None)
-        given = frozenset(tensor.name for tensor in graph.input) - weights.keys()
-        return cls(model, weights, writers, facts_of(graph), known, readers, given=given)
+        inputs = frozenset(tensor.name for tensor in graph.input) - weights.keys()
+        return cls(model, weights, writers, facts_of(graph), known, readers, inputs=inputs)
 
     def write(self) -> list[str]:
         """Rewrite all nodes; return the origins of products that stay in float."""
@@ -135,7 +135,7 @@ class IntegerWriter:
         read = {name for node in graph.node for name in inputs_of(node)} | {output.name for output in graph.output}
         for name in self.weights.keys() - read:
             del self.weights[name]
-        inputs = [tensor for tensor in graph.input if tensor.name in read or tensor.name in self.given]
+        inputs = [tensor for tensor in graph.input if tensor.name in read or tensor.name in self.inputs]
         replace_all(graph.input, inputs)
         replace_all(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in read])
 
@@ -153,33 +153,35 @@ class IntegerWriter:
         x, others = node.input[0], list(node.input[1:])
         if x not in self.scaled and x not in self.bytes:
             return False
-        held = self.scaled[x].bytes if x in self.scaled else self.bytes[x]
+        source = self.scaled[x].bytes if x in self.scaled else self.bytes[x]
         for name in others:
             self.name_again(writer, name)
-        kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
-        moved = writer.add(node.op_type, self.natural(writer, held), *others, into=f"{node.output[0]}_bytes", **kept)
-        self.hold_as(node, Bytes(moved, held.shift))
+        attributes = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+        moved = writer.add(
+            node.op_type, self.natural(writer, source), *others, into=f"{node.output[0]}_bytes", **attributes
+        )
+        self.hold_as(node, Bytes(moved, source.shift))
         return True
 
-    def hold_as(self, node: "NodeProto", found: Bytes) -> None:
+    def hold_as(self, node: "NodeProto", result: Bytes) -> None:
         """Record the i8 result of a node, with the scale and zero point of its first input."""
         x, y = node.input[0], node.output[0]
         if x in self.scaled:
-            self.scaled[y] = replace(self.scaled[x], bytes=found)
+            self.scaled[y] = replace(self.scaled[x], bytes=result)
         else:
-            self.bytes[y] = found
+            self.bytes[y] = result
 
     def pool(self, writer: NodeWriter, node: "NodeProto") -> bool:
         """Rewrite MaxPool in i8, whose order is that of the floats."""
         x = node.input[0]
-        held = self.scaled[x].bytes if x in self.scaled else self.bytes.get(x)
-        if held is None or len(self.facts.shapes.get(x, [])) != PLANES or len([n for n in node.output if n]) > 1:
+        source = self.scaled[x].bytes if x in self.scaled else self.bytes.get(x)
+        if source is None or len(self.facts.shapes.get(x, [])) != PLANES or len([n for n in node.output if n]) > 1:
             return False
         window = window_of(node, of(node, "kernel_shape", []), self.facts.shapes[x][2:])
         if window is None:
             return False
-        maxima = largest(writer, self.any_image(writer, held, self.facts.shapes[x]), window)
-        self.hold_as(node, placed(maxima, f"{node.output[0]}_bytes", held.shift))
+        maxima = largest(writer, self.any_image(writer, source, self.facts.shapes[x]), window)
+        self.hold_as(node, placed(maxima, f"{node.output[0]}_bytes", source.shift))
         return True
 
     def by_elements(self, writer: NodeWriter, node: "NodeProto") -> bool:
@@ -208,9 +210,9 @@ class IntegerWriter:
     def real_image(self, writer: NodeWriter, name: str) -> Image:
         """Return a float tensor with channels last; it must be represented so."""
         if name not in self.images:
-            held = self.scaled[name]
-            image = self.image_of(writer, held.bytes, self.facts.shapes[name])
-            self.images[name] = replace(image, name=dequantised(writer, held, image.name))
+            scaled = self.scaled[name]
+            image = self.image_of(writer, scaled.bytes, self.facts.shapes[name])
+            self.images[name] = replace(image, name=dequantised(writer, scaled, image.name))
         return self.images[name]
 
     def name_again(self, writer: NodeWriter, name: str) -> None:
@@ -221,18 +223,18 @@ class IntegerWriter:
         if name in self.images:
             writer.add("Transpose", self.images[name].name, into=name, perm=[0, 3, 1, 2])
         elif name in self.scaled:
-            held = self.scaled[name]
-            dequantised(writer, held, self.natural(writer, held.bytes), into=name)
+            scaled = self.scaled[name]
+            dequantised(writer, scaled, self.natural(writer, scaled.bytes), into=name)
         elif name in self.fixed:
             real = self.fixed[name].real
             self.add_weight(name, real) if real.ndim else writer.add("Identity", writer.constant(real), into=name)
         elif name in self.zeros:
             writer.add("Cast", writer.add("Add", self.zeros[name], writer.number(128, INT32)), into=name, to=UINT8)
         elif name in self.bytes and self.bytes[name].name != name:
-            held_bytes = self.bytes[name]
-            signed = self.natural(writer, held_bytes)
-            if held_bytes.shift:
-                wide = writer.add("Add", writer.add("Cast", signed, to=INT32), writer.number(held_bytes.shift, INT32))
+            signed_bytes = self.bytes[name]
+            signed = self.natural(writer, signed_bytes)
+            if signed_bytes.shift:
+                wide = writer.add("Add", writer.add("Cast", signed, to=INT32), writer.number(signed_bytes.shift, INT32))
                 writer.add("Cast", wide, into=name, to=UINT8)
             else:
                 writer.add("Identity", signed, into=name)
@@ -246,26 +248,26 @@ class IntegerWriter:
         self.model.graph.input.append(helper.make_tensor_value_info(name, kind, list(array.shape)))
         return name
 
-    def natural(self, writer: NodeWriter, held: Bytes) -> str:
+    def natural(self, writer: NodeWriter, source: Bytes) -> str:
         """Return i8 values in the layout of the model, transposed if they are held with channels last."""
-        if held.image is not None and held.name not in self.named:
-            self.named.add(held.name)
-            writer.add("Transpose", held.image.name, into=held.name, perm=[0, 3, 1, 2])
-        return held.name
+        if source.image is not None and source.name not in self.named:
+            self.named.add(source.name)
+            writer.add("Transpose", source.image.name, into=source.name, perm=[0, 3, 1, 2])
+        return source.name
 
-    def image_of(self, writer: NodeWriter, held: Bytes, shape: Sequence[int]) -> Image:
+    def image_of(self, writer: NodeWriter, source: Bytes, shape: Sequence[int]) -> Image:
         """Return i8 values with channels last, transposed if needed."""
-        if held.image is not None:
-            return held.image
-        name, (n, c, h, w) = f"{held.name}_image", shape
+        if source.image is not None:
+            return source.image
+        name, (n, c, h, w) = f"{source.name}_image", shape
         if name not in self.named:
             self.named.add(name)
-            writer.add("Transpose", held.name, into=name, perm=[0, 2, 3, 1])
+            writer.add("Transpose", source.name, into=name, perm=[0, 2, 3, 1])
         return Image(name, (n, h, w, c))
 
-    def any_image(self, writer: NodeWriter, held: Bytes, shape: Sequence[int]) -> Image:
+    def any_image(self, writer: NodeWriter, source: Bytes, shape: Sequence[int]) -> Image:
         """Return i8 values in the layout that they already have."""
-        return held.image or Image(self.natural(writer, held), tuple(shape), OWN_PLANE)
+        return source.image or Image(self.natural(writer, source), tuple(shape), OWN_PLANE)
 
     def bytes_of(self, writer: NodeWriter, name: str) -> Bytes | None:
         """Return an integer tensor of the model in i8; `None` if it is not an 8-bit tensor."""
@@ -321,10 +323,10 @@ class IntegerWriter:
                 self.fixed[y] = weight
             return weight is not None
         settings = self.scale_and_zero(node, kind)
-        held = self.bytes_of(writer, x) if settings is not None else None
-        if settings is None or held is None:
+        source = self.bytes_of(writer, x) if settings is not None else None
+        if settings is None or source is None:
             return False
-        self.scaled[y] = Scaled(held, *settings)
+        self.scaled[y] = Scaled(source, *settings)
         return True
 
     def dynamic(self, writer: NodeWriter, node: "NodeProto") -> bool:

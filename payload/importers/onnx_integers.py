@@ -108,22 +108,22 @@ class Ending:
         return int(np.clip(np.rint(np.float32(real) / self.scale) + self.zero, LOW, HIGH))
 
 
-def centred(writer: NodeWriter, held: Scaled, name: str) -> str:
+def centred(writer: NodeWriter, scaled: Scaled, name: str) -> str:
     """Convert i8 to f32 and subtract the zero point."""
     real = writer.add("Cast", name, to=FLOAT)
-    return writer.add("Sub", real, writer.real(held.zero)) if held.zero else real
+    return writer.add("Sub", real, writer.real(scaled.zero)) if scaled.zero else real
 
 
-def dequantised(writer: NodeWriter, held: Scaled, name: str, into: str = "") -> str:
+def dequantised(writer: NodeWriter, scaled: Scaled, name: str, into: str = "") -> str:
     """Dequantize i8 to f32."""
-    return writer.add("Mul", centred(writer, held, name), writer.real(held.scale), into=into)
+    return writer.add("Mul", centred(writer, scaled, name), writer.real(scaled.scale), into=into)
 
 
-def held_within(writer: NodeWriter, found: str, ending: Ending) -> str:
+def clip_to(writer: NodeWriter, clipped: str, ending: Ending) -> str:
     """Clip floats to the bounds of an ending."""
     for op, limit in (("Max", ending.low), ("Min", ending.high)):
-        found = writer.add(op, found, writer.real(limit)) if np.isfinite(limit) else found
-    return found
+        clipped = writer.add(op, clipped, writer.real(limit)) if np.isfinite(limit) else clipped
+    return clipped
 
 
 def rounded(writer: NodeWriter, steps: str, ending: Ending, into: str = "") -> str:
