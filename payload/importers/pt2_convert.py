@@ -77,7 +77,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     exported = load_exported(file)
     program = decomposed(at_sizes(exported, sizes))
     weights = weights_of(program)
-    graph, constants = fold_constants(program.graph_module, held_by(program))
+    graph, constants = fold_constants(program.graph_module, buffers_of(program))
     weights |= constants
     drop_settings(graph)
     check_counted(graph)
@@ -91,9 +91,9 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     compare_with_real(graph)
     write_guards(graph)
     bounds |= index_bounds(graph)
-    given = [argument_of(node, bounds) for node in inputs]
+    inputs_of_program = [argument_of(node, bounds) for node in inputs]
     kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
-    data = [random_inputs(given, kinds, seed) for seed in SEEDS]
+    data = [random_inputs(inputs_of_program, kinds, seed) for seed in SEEDS]
     try:
         results = tried(path.name, exported, graph, data, weights)
     except UnsupportedError:
@@ -105,7 +105,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     write_phases(graph, weights)
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
-    by_name = {argument.name: argument for argument in given}
+    by_name = {argument.name: argument for argument in inputs_of_program}
     by_name |= {name: weight_argument(name, weights[name]) for name in names if name not in by_name}
     for node, groups in kernels_of(graph).items():
         if node.name in weights:
@@ -270,7 +270,7 @@ def weights_of(program: "ExportedProgram") -> dict[str, Array]:
     return {placeholder: to_numpy(program.state_dict[name].detach()) for placeholder, name in names.items()}
 
 
-def held_by(program: "ExportedProgram") -> dict[str, Any]:
+def buffers_of(program: "ExportedProgram") -> dict[str, Any]:
     """Return a program's buffers and lifted tensor constants, by placeholder name."""
     signature = program.graph_signature
     names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}

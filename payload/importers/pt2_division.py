@@ -83,8 +83,8 @@ def wrapped(number: float, kind: Any) -> "Tensor":  # noqa: ANN401 - torch.dtype
     """Return an integer as a tensor of rank 0 of an integer type, wrapped to its range."""
     import torch  # noqa: PLC0415
 
-    held = torch.iinfo(kind)
-    return torch.full((), (int(number) - held.min) % (1 << held.bits) + held.min, dtype=kind)
+    info = torch.iinfo(kind)
+    return torch.full((), (int(number) - info.min) % (1 << info.bits) + info.min, dtype=kind)
 
 
 def compare_with_real(graph: "Graph") -> None:

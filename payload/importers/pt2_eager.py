@@ -77,11 +77,11 @@ def choosing_first(op: Any) -> Any:  # noqa: ANN401 - an op of PyTorch's that ch
 
     def chosen(x: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the op has them
         names = [argument.name for argument in op._schema.arguments]
-        given = {"dim": -1, **dict(zip(names[1:], arguments, strict=False)), **named}
-        found = op(x, *arguments, **named)
-        keeps = bool(given.get("keepdim"))
-        values = found[0] if keeps or not x.dim() else found[0].unsqueeze(given["dim"])
-        return with_index(values, x, given["dim"], keeps) if x.numel() and x.dim() else tuple(found)
+        options = {"dim": -1, **dict(zip(names[1:], arguments, strict=False)), **named}
+        result = op(x, *arguments, **named)
+        keeps = bool(options.get("keepdim"))
+        values = result[0] if keeps or not x.dim() else result[0].unsqueeze(options["dim"])
+        return with_index(values, x, options["dim"], keeps) if x.numel() and x.dim() else tuple(result)
 
     chosen.__name__ = op.__name__
     return chosen

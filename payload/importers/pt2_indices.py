@@ -59,17 +59,17 @@ def first_ranks(x: "Tensor", count: int, dim: int, *, largest: bool) -> Result:
     return values.movedim(-1, dim), indices.movedim(-1, dim)
 
 
-def as_contiguous(found: Result) -> Result:
+def as_contiguous(result: Result) -> Result:
     """Make several tensors contiguous."""
-    return found if found is NotImplemented else tuple(each.contiguous() for each in found)
+    return result if result is NotImplemented else tuple(each.contiguous() for each in result)
 
 
-def lying_as(found: Result, x: "Tensor") -> Result:
+def lying_as(result: Result, x: "Tensor") -> Result:
     """Give a result the memory order of the dimensions of ``x``, as in PyTorch, where views may depend on it."""
-    if found is NotImplemented:
-        return found
+    if result is NotImplemented:
+        return result
     order = sorted(range(x.dim()), key=lambda dim: -x.stride(dim))
-    return found.permute(order).contiguous().permute([order.index(dim) for dim in range(x.dim())])
+    return result.permute(order).contiguous().permute([order.index(dim) for dim in range(x.dim())])
 
 
 def scatter_add(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result:

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 ENTRY = "main"
 
 
-def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
+def to_linalg(graph: "Graph", constants: Mapping[int, Array]) -> str:
     """Lower a graph to linalg.
 
     Args:
         graph: Graph to lower.
-        held: Values of placeholders that are constants, by position; parameters are not constants.
+        constants: Values of placeholders that are constants, by position; parameters are not constants.
 
     Raises:
         UnsupportedError: torch-mlir does not support an op; the message names the node, if one fails alone.
     """
     nodes = name_locations(graph)
     try:
-        return text_of(graph, held)
+        return text_of(graph, constants)
     except UnsupportedError as error:
         blamed = nodes.get(error.location)  # may be the producer of a constant, while its consumer fails
         refusals = refusals_in(graph.nodes if blamed is None else (blamed, *graph.nodes))
@@ -69,7 +69,7 @@ def refusal_of(node: "Node") -> str:
     return ""
 
 
-def text_of(graph: "Graph", held: Mapping[int, Array]) -> str:
+def text_of(graph: "Graph", constants: Mapping[int, Array]) -> str:
     """Lower a graph whose nodes have location names.
 
     Raises:
@@ -87,4 +87,4 @@ def text_of(graph: "Graph", held: Mapping[int, Array]) -> str:
     except Exception as error:  # NotImplementedError, KeyError, ... for unknown ops
         why = f"torch-mlir cannot read it: {' '.join(str(error).split())[:200]}"
         raise UnsupportedError(f"{why}; replace that op in the model", why=why) from error
-    return lower(importer.module, FX_TO_TORCH, held)
+    return lower(importer.module, FX_TO_TORCH, constants)

@@ -55,8 +55,8 @@ def is_nan(x: "Tensor") -> "Tensor":
 
 def kth_least(x: "Tensor", k: int, dim: int = -1, keepdim: bool = False) -> Result:
     """Decompose ``aten.kthvalue``."""
-    found = first_ranks(x, k, dim, largest=False)
-    return found if found is NotImplemented else with_index(found[0].narrow(dim, k - 1, 1), x, dim, keepdim)
+    ranked = first_ranks(x, k, dim, largest=False)
+    return ranked if ranked is NotImplemented else with_index(ranked[0].narrow(dim, k - 1, 1), x, dim, keepdim)
 
 
 def with_index(values: "Tensor", x: "Tensor", dim: int, keepdim: bool) -> "tuple[Tensor, Tensor]":
@@ -76,8 +76,8 @@ def with_index(values: "Tensor", x: "Tensor", dim: int, keepdim: bool) -> "tuple
     size = x.shape[dim]
     positions = torch.arange(size, dtype=torch.float32).reshape(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
     indices = torch.where(same, positions, float(size)).amin(dim, keepdim=True).to(torch.int64)
-    found = (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
-    return found[0].contiguous(), found[1].contiguous()
+    pair = (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+    return pair[0].contiguous(), pair[1].contiguous()
 
 
 def median_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
@@ -86,17 +86,17 @@ def median_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
 
     if not x.dim() or not x.numel():
         return NotImplemented
-    found = kth_least(x, (x.shape[dim] + 1) // 2, dim, keepdim=True)
-    if found is NotImplemented:
+    middle = kth_least(x, (x.shape[dim] + 1) // 2, dim, keepdim=True)
+    if middle is NotImplemented:
         return NotImplemented
-    values = torch.where(is_nan(x).any(dim, True), torch.nan, found[0]) if x.is_floating_point() else found[0]
+    values = torch.where(is_nan(x).any(dim, True), torch.nan, middle[0]) if x.is_floating_point() else middle[0]
     return with_index(values, x, dim, keepdim)
 
 
 def median(x: "Tensor") -> Result:
     """Decompose ``aten.median``, over all elements."""
-    found = median_along(x.reshape(-1), 0)
-    return found if found is NotImplemented else found[0]
+    pair = median_along(x.reshape(-1), 0)
+    return pair if pair is NotImplemented else pair[0]
 
 
 def median_of_numbers_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
@@ -105,20 +105,20 @@ def median_of_numbers_along(x: "Tensor", dim: int, keepdim: bool = False) -> Res
 
     if not x.dim() or not x.numel() or not x.is_floating_point():
         return median_along(x, dim, keepdim)
-    found = first_ranks(x, x.shape[dim], dim, largest=False)  # NaN is sorted last
-    if found is NotImplemented:
+    ranked = first_ranks(x, x.shape[dim], dim, largest=False)  # NaN is sorted last
+    if ranked is NotImplemented:
         return NotImplemented
     numbers = (x <= inf).to(torch.float32).sum(dim, keepdim=True)
     middle = torch.floor((numbers - 1) / 2).clamp(min=0).movedim(dim, -1)
     hit = torch.arange(x.shape[dim], dtype=torch.float32) == middle
-    values = torch.where(hit, found[0].movedim(dim, -1), 0).sum(-1, keepdim=True).to(x.dtype)
+    values = torch.where(hit, ranked[0].movedim(dim, -1), 0).sum(-1, keepdim=True).to(x.dtype)
     return with_index(values.movedim(-1, dim), x, dim, keepdim)
 
 
 def median_of_numbers(x: "Tensor") -> Result:
     """Decompose ``aten.nanmedian``, over all elements."""
-    found = median_of_numbers_along(x.reshape(-1), 0)
-    return found if found is NotImplemented else found[0]
+    pair = median_of_numbers_along(x.reshape(-1), 0)
+    return pair if pair is NotImplemented else pair[0]
 
 
 def numbers_before(
@@ -151,8 +151,8 @@ def numbers_before(
     start, end = (torch.full(tuple(wanted.shape), at, dtype=torch.int64) for at in (0, count))
     for _ in range(count.bit_length()):
         middle = (start + end) >> 1
-        found = torch.gather(boundaries, -1, middle.clamp(max=count - 1))
-        behind = found > wanted if right or side == "right" else found >= wanted
+        boundary = torch.gather(boundaries, -1, middle.clamp(max=count - 1))
+        behind = boundary > wanted if right or side == "right" else boundary >= wanted
         start, end = torch.where(~behind & (start < end), middle + 1, start), torch.where(behind, middle, end)
     return start.reshape(shape).to(torch.int32 if out_int32 else torch.int64)
 

@@ -37,18 +37,18 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
     import torch  # noqa: PLC0415 - comes with an extra
 
     x, kernel, bias, strides, pads, dilations, _, added, groups = node.args
-    held = weights.get(kernel.name)
-    if held is None or held.dtype not in FLOATS or set(dilations) != {1} or (bias and bias.name not in weights):
+    weight = weights.get(kernel.name)
+    if weight is None or weight.dtype not in FLOATS or set(dilations) != {1} or (bias and bias.name not in weights):
         return
-    rank, given = held.ndim - 2, list(x.meta["val"].shape)[2:]
+    rank, spatial = weight.ndim - 2, list(x.meta["val"].shape)[2:]
     steps, cut, more = (list(each) * (rank // len(each)) for each in (strides, pads, added))
-    phases = [phases_of(given[d], held.shape[2 + d], steps[d], (cut[d], cut[d]), more[d]) for d in range(rank)]
+    phases = [phases_of(spatial[d], weight.shape[2 + d], steps[d], (cut[d], cut[d]), more[d]) for d in range(rank)]
     axes = [each for each in phases if each is not None]
     if len(axes) < rank:
         return
     writer, dense = ProgramWriter(graph, node), []
     has_unread = any(axis.read < axis.stride for axis in axes)
-    parts = dense_convolutions(held, axes, groups)
+    parts = dense_convolutions(weight, axes, groups)
     sizes = [axis.groups for axis in axes]
     for number, part in enumerate(parts):
         added_bias = None if has_unread else bias
@@ -107,10 +107,10 @@ def convolution(  # noqa: PLR0917 - each is of another kind
     import torch  # noqa: PLC0415 - comes with an extra
 
     aten, rank = torch.ops.aten, len(sizes)
-    n, channels, *given = x.meta["val"].shape
-    around = [size for each in reversed(pads) for size in each]
-    wide = [size + sum(each) for size, each in zip(given, pads, strict=True)]
-    padded = writer.add(aten.constant_pad_nd.default, [n, channels, *wide], x, around, 0.0) if any(around) else x
+    n, channels, *spatial = x.meta["val"].shape
+    padding = [size for each in reversed(pads) for size in each]
+    wide = [size + sum(each) for size, each in zip(spatial, pads, strict=True)]
+    padded = writer.add(aten.constant_pad_nd.default, [n, channels, *wide], x, padding, 0.0) if any(padding) else x
     ones = [1] * rank
     steps = (ones, [0] * rank, ones, False, [0] * rank, groups)
     filters = inputs[0].meta["val"].shape[0]

@@ -34,5 +34,5 @@ def recurrent_layer(  # noqa: PLR0917 - as PyTorch calls it
     if kind != LSTM or layers != 1 or batch_sizes or any(others) or x.shape[0] > MOST_STEPS:
         return NotImplemented
     weights = [of_inputs, of_states, *([bias, more_bias] if has_biases else ())]
-    found, (last, held) = one_layer_lstm(x, (state.squeeze(0), cell.squeeze(0)), weights, has_biases, reverse)
-    return found, last.unsqueeze(0), held.unsqueeze(0), torch.empty(0, dtype=torch.uint8)
+    outputs, (last, last_cell) = one_layer_lstm(x, (state.squeeze(0), cell.squeeze(0)), weights, has_biases, reverse)
+    return outputs, last.unsqueeze(0), last_cell.unsqueeze(0), torch.empty(0, dtype=torch.uint8)

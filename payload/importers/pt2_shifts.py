@@ -50,10 +50,10 @@ def shift(graph: "Graph", value: "Node", count: "Node | int", *, is_left: bool) 
     """
     import torch  # noqa: PLC0415
 
-    aten, held = torch.ops.aten, torch.iinfo(value.meta["val"].dtype)
-    last = held.bits - (held.min < 0)  # a right shift by this leaves the sign bits only
+    aten, info = torch.ops.aten, torch.iinfo(value.meta["val"].dtype)
+    last = info.bits - (info.min < 0)  # a right shift by this leaves the sign bits only
     if isinstance(count, int):
-        is_inside = 0 <= count < held.bits
+        is_inside = 0 <= count < info.bits
         if is_left and not is_inside:
             return number_like(graph, value, 0, value.meta["val"].shape)
         op = aten.__lshift__.Scalar if is_left else aten.__rshift__.Scalar
@@ -62,7 +62,7 @@ def shift(graph: "Graph", value: "Node", count: "Node | int", *, is_left: bool) 
         graph,
         aten.logical_and.default,
         call(graph, aten.ge.Scalar, count, 0),
-        call(graph, aten.lt.Scalar, count, held.bits),
+        call(graph, aten.lt.Scalar, count, info.bits),
     )
     zero = number_like(graph, value, 0)
     if not is_left:

@@ -39,8 +39,8 @@ def tensors_of(program: "ExportedProgram") -> "dict[str, Tensor]":
     """Return the inputs of a program that are tensors, as fake tensors without data, by name in order."""
     import torch  # noqa: PLC0415 - comes with an extra
 
-    asked = set(program.graph_signature.user_inputs)
-    nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in asked]
+    names = set(program.graph_signature.user_inputs)
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
     return {node.name: node.meta["val"] for node in nodes if isinstance(node.meta["val"], torch.Tensor)}
 
 
@@ -93,9 +93,9 @@ def at_sizes(program: "ExportedProgram", sizes: Mapping[str, int]) -> "ExportedP
         torch.zeros([by_symbol.get(symbol_of(size), size) for size in tensor.shape], dtype=tensor.dtype, device="cpu")
         for tensor in tensors_of(program).values()
     ]
-    given, named = tree_unflatten(list(call_arguments(program, examples)), program.call_spec.in_spec)
+    positional, named = tree_unflatten(list(call_arguments(program, examples)), program.call_spec.in_spec)
     try:
-        return torch.export.export(program.module(), given, named)
+        return torch.export.export(program.module(), positional, named)
     except Exception as error:  # PyTorch raises various types if a size violates a guard of the program
         message = " ".join(str(error).split())[:200]
         at = ", ".join(f"{name}={size}" for name, size in sizes.items())

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 ASSERTS = "assert"  # part of the names of ops that only check
 
 
-def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tuple[Graph, dict[str, Array]]":
+def fold_constants(module: "GraphModule", buffers: Mapping[str, "Tensor"]) -> "tuple[Graph, dict[str, Array]]":
     """Fold nodes that depend on no input and no parameter: masks, positions and rotary angles become weights.
 
     Args:
         module: Program, changed in place.
-        held: Buffers and constants by placeholder name.
+        buffers: Buffers and constants by placeholder name.
 
     Returns:
-        Graph of the program, and values of the placeholders that replace those of `held`.
+        Graph of the program, and values of the placeholders that replace those of `buffers`.
     """
     import torch  # noqa: PLC0415
     from torch.fx import Interpreter  # noqa: PLC0415
@@ -35,8 +35,8 @@ def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tupl
     for node in list(graph.nodes):
         if node.op == "call_function" and ASSERTS in str(node.target):
             graph.erase_node(node)
-        elif node.op == "placeholder" and node.name in held:
-            known[node] = held[node.name].detach()
+        elif node.op == "placeholder" and node.name in buffers:
+            known[node] = buffers[node.name].detach()
         elif node.op == "call_function" and all(used in known for used in node.all_input_nodes):
             arguments = torch.fx.node.map_arg((node.args, node.kwargs), lambda used: known[used])
             known[node] = running.call_function(copying(node.target), *arguments)
@@ -154,7 +154,7 @@ def kernels_of(graph: "Graph") -> "dict[Node, int]":
     """Return the groups of each placeholder that is only used as a kernel of 1-D or 2-D convolutions."""
     used = [node for node in graph.nodes if node.op == "placeholder" and node.users]
     groups = {node: {groups_of_kernel(node, user) for user in node.users} for node in used}
-    return {node: next(iter(found)) for node, found in groups.items() if len(found) == 1 and 0 not in found}
+    return {node: next(iter(counts)) for node, counts in groups.items() if len(counts) == 1 and 0 not in counts}
 
 
 def groups_of_kernel(node: "Node", user: "Node") -> int:
