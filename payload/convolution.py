@@ -66,11 +66,11 @@ def pad(f: Builder, x: Value, steps: WindowSteps) -> Value:
     """Pad the spatial dimensions with zeros."""
     if not steps.padding:
         return x
-    around = [0, steps.padding, steps.padding, 0] if steps.channels_last else [0, 0, steps.padding, steps.padding]
-    shape = tuple(size + 2 * more for size, more in zip(x.shape, around, strict=True))
+    padding = [0, steps.padding, steps.padding, 0] if steps.channels_last else [0, 0, steps.padding, steps.padding]
+    shape = tuple(size + 2 * more for size, more in zip(x.shape, padding, strict=True))
     zero = f.fresh("around")
     f.emit(f"{zero} = arith.constant 0.0 : f32")
-    padded = f.define("padded", shape, f"tensor.pad {x.name} low{around} high{around} {{")
+    padded = f.define("padded", shape, f"tensor.pad {x.name} low{padding} high{padding} {{")
     f.emit("^bb0(%n: index, %i: index, %j: index, %k: index):")
     with f.indented():
         f.emit(f"tensor.yield {zero} : f32")

@@ -119,9 +119,9 @@ class ConvNetwork:
         """
         shape = self.shapes[x]
         channels, size = shape[3 if self.last else 1], shape[2]
-        for what, count in (("channels", channels), ("filters", filters)):
+        for count_name, count in (("channels", channels), ("filters", filters)):
             if count % steps.groups:
-                raise PayloadError(f"groups must divide {what}, got {steps.groups} and {count}; try groups=1")
+                raise PayloadError(f"groups must divide {count_name}, got {steps.groups} and {count}; try groups=1")
         windows = steps.windows(size, side)
         if windows < 1:
             raise PayloadError(

@@ -73,7 +73,7 @@ def bert(tokens: int = 128, **sizes: int) -> Exhibit:
     import transformers as t  # noqa: PLC0415
 
     model = t.BertModel(t.BertConfig(attn_implementation="eager", **sizes))
-    return taken(model, "last_hidden_state"), token_ids(tokens)
+    return with_one_result(model, "last_hidden_state"), token_ids(tokens)
 
 
 def gpt2(tokens: int = 128, **sizes: int) -> Exhibit:
@@ -81,7 +81,7 @@ def gpt2(tokens: int = 128, **sizes: int) -> Exhibit:
     import transformers as t  # noqa: PLC0415
 
     model = t.GPT2LMHeadModel(t.GPT2Config(use_cache=False, attn_implementation="eager", **sizes))
-    return taken(model, "logits"), token_ids(tokens)
+    return with_one_result(model, "logits"), token_ids(tokens)
 
 
 def llama(tokens: int = 128, **sizes: int) -> Exhibit:
@@ -91,7 +91,7 @@ def llama(tokens: int = 128, **sizes: int) -> Exhibit:
     chosen = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 2, "num_attention_heads": 8}
     chosen |= {"num_key_value_heads": 4, "vocab_size": 32000, **sizes}
     model = t.LlamaForCausalLM(t.LlamaConfig(use_cache=False, attn_implementation="eager", **chosen))
-    return taken(model, "logits"), token_ids(tokens)
+    return with_one_result(model, "logits"), token_ids(tokens)
 
 
 def vit() -> Exhibit:
@@ -99,7 +99,7 @@ def vit() -> Exhibit:
     import transformers as t  # noqa: PLC0415
 
     model = t.ViTForImageClassification(t.ViTConfig(num_labels=1000, attn_implementation="eager"))
-    return taken(model, "logits", "pixel_values"), picture()
+    return with_one_result(model, "logits", "pixel_values"), picture()
 
 
 def resnet18() -> Exhibit:
@@ -108,7 +108,7 @@ def resnet18() -> Exhibit:
 
     sizes = {"embedding_size": 64, "hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2], "layer_type": "basic"}
     model = t.ResNetForImageClassification(t.ResNetConfig(num_labels=1000, **sizes))
-    return taken(model, "logits", "pixel_values"), picture()
+    return with_one_result(model, "logits", "pixel_values"), picture()
 
 
 def mobilenet() -> Exhibit:
@@ -116,14 +116,14 @@ def mobilenet() -> Exhibit:
     import transformers as t  # noqa: PLC0415
 
     model = t.MobileNetV2ForImageClassification(t.MobileNetV2Config(num_labels=1000))
-    return taken(model, "logits", "pixel_values"), picture()
+    return with_one_result(model, "logits", "pixel_values"), picture()
 
 
-def taken(model: Module, result: str, argument: str = "input_ids") -> Module:
+def with_one_result(model: Module, result: str, argument: str = "input_ids") -> Module:
     """Wrap a model as a module of one argument and one of its results."""
     from torch import nn  # noqa: PLC0415
 
-    class Taken(nn.Module):  # type: ignore[misc]
+    class OneResult(nn.Module):  # type: ignore[misc]
         """Module that returns one result of a model."""
 
         def __init__(self) -> None:
@@ -133,7 +133,7 @@ def taken(model: Module, result: str, argument: str = "input_ids") -> Module:
         def forward(self, x: Any) -> Any:  # noqa: ANN401 - tensors
             return getattr(self.model(**{argument: x}), result)
 
-    return Taken()
+    return OneResult()
 
 
 def token_ids(tokens: int) -> Inputs:

@@ -144,7 +144,7 @@ class MatmulWriter:
         function: Handle of the function around the op.
         contraction: Contraction that is computed.
         config: Value of every knob.
-        around: Enclosing loops, outermost first; B does not depend on those over m.
+        enclosing: Loops around the op, outermost first; B does not depend on those over m.
         zeros: Handle of the zero fill of C; empty if there is none, or if C must be filled.
         hidden: Dimension, if any, whose loops may stop where a causal mask hides the rest.
         scope: Handle of a loop around all copies of B, in which CSE merges equal copies; empty if there is none.
@@ -156,7 +156,7 @@ class MatmulWriter:
     function: str
     contraction: Contraction
     config: Config
-    around: tuple[OpenLoop, ...] = ()
+    enclosing: tuple[OpenLoop, ...] = ()
     zeros: str = ""
     hidden: str = ""
     scope: str = ""
@@ -165,7 +165,7 @@ class MatmulWriter:
     def tile_and_pack(self, op: str) -> None:
         """Emit loops and copies down to register tiles; consumes `op`."""
         before = len(self.tiles)
-        self.descend(op, str(self.config["order"]), {}, self.around)
+        self.descend(op, str(self.config["order"]), {}, self.enclosing)
         if self.scope and sum(tile.copied for tile in self.tiles[before:]) > 1:
             # not in the function, where CSE would merge empty tensors of other tasks
             moves.merge_equal(self.script, self.scope)
@@ -272,7 +272,7 @@ class MatmulWriter:
         """Return whether B has several panels in a region, each read often enough to amortize a copy."""
         row_piece = self.pieces["m"][0] if self.shares_copies else region["m"]
         often = row_piece.size >= LEAST_ROWS_PER_COPY * row_piece.register
-        often = often or self.contraction.transposed_b or any(opened.loop.dim == "m" for opened in self.around)
+        often = often or self.contraction.transposed_b or any(opened.loop.dim == "m" for opened in self.enclosing)
         once = self.config["pack_b"] == "panels" and not self.contraction.precision  # words are packed beforehand
         return once and often and region["n"].register < region["n"].cache
 

@@ -197,7 +197,7 @@ def sums_in_tiles(task: Task) -> bool:
 
 
 def write_tiles_of_sums(
-    script: Script, op: str, sizes: tuple[int, ...], tile: tuple[int, int], found: Sequence[Piece], *, lanes: int
+    script: Script, op: str, sizes: tuple[int, ...], tile: tuple[int, int], pieces: Sequence[Piece], *, lanes: int
 ) -> None:
     """Vectorize sums along the last loop, with one vector of partial sums per row and column of a tile; consumes `op`.
 
@@ -211,7 +211,7 @@ def write_tiles_of_sums(
         op: Handle of a product with a transposed B.
         sizes: Trip counts of its loops: batches first, then m, n and k.
         tile: Rows and columns of a tile.
-        found: Pieces of k.
+        pieces: Pieces of k.
         lanes: Elements of a vector register.
     """
     rank, (strip, columns) = len(sizes), tile
@@ -220,7 +220,7 @@ def write_tiles_of_sums(
     for column_tile in in_pieces(script, op, rank, rank - 2, cut(sizes[-2], 0, columns)):
         for tile_op in in_pieces(script, column_tile, rank, rank - 3, cut(sizes[-3], 0, strip)):
             for piece, part in zip(
-                found, moves.split_into(script, tile_op, rank - 1, [piece.size for piece in found]), strict=True
+                pieces, moves.split_into(script, tile_op, rank - 1, [piece.size for piece in pieces]), strict=True
             ):
                 if piece.register < piece.size or piece.size >= lanes:
                     sum_in_vectors(script, part, rank, piece.register)

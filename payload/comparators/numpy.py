@@ -76,9 +76,9 @@ def bind(nodes: Graph, results: list[str]) -> list[BoundOp]:
     return ops[::-1]
 
 
-def run(ops: list[BoundOp], given: Mapping[str, Array], results: list[str]) -> list[Array]:
+def run(ops: list[BoundOp], inputs: Mapping[str, Array], results: list[str]) -> list[Array]:
     """Run one call."""
-    values = dict(given)
+    values = dict(inputs)
     for op in ops:
         result = op.rule(*[values[name] for name in op.inputs])
         if len(op.outputs) == 1:
@@ -97,8 +97,8 @@ def describe_blas() -> str:
     except ImportError:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{blas['name']} {blas['version']}, core unknown (install threadpoolctl)"
-    loaded = [found for found in threadpool_info() if found["user_api"] == "blas"]
-    libs = sorted(loaded, key=lambda found: "numpy" not in found["filepath"])  # SciPy brings another one
+    loaded = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    libs = sorted(loaded, key=lambda library: "numpy" not in library["filepath"])  # SciPy brings another one
     if not libs:
         return "BLAS unknown"
     return f"{libs[0]['internal_api']} {libs[0]['version']} for {libs[0].get('architecture', 'an unknown core')}"

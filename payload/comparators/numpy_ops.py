@@ -90,8 +90,8 @@ def conv(node: OpNode, x: Floats, kernel: Floats, *bias: Floats) -> Floats:
     steps = steps_of(node)
     if not steps.channels_last:
         x, kernel = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), kernel.transpose(2, 3, 1, 0)
-    around, reach = (steps.padding, steps.padding), steps.dilation * (kernel.shape[0] - 1) + 1
-    padded = np.pad(x, ((0, 0), around, around, (0, 0)))
+    padding, reach = (steps.padding, steps.padding), steps.dilation * (kernel.shape[0] - 1) + 1
+    padded = np.pad(x, ((0, 0), padding, padding, (0, 0)))
     every = np.lib.stride_tricks.sliding_window_view(padded, (reach, reach), axis=(1, 2))
     windows = every[:, :: steps.stride, :: steps.stride, :, :: steps.dilation, :: steps.dilation]  # n h w c i j
     parts = zip(np.split(windows, steps.groups, 3), np.split(kernel, steps.groups, 3), strict=True)

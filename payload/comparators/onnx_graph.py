@@ -32,7 +32,7 @@ class OnnxGraph:
         constants: Small arrays, stored in the model.
         weights: Large arrays, passed to the session as external initializers.
         fed: Additional inputs with their values: slices of the payload's states.
-        kept: Additional outputs with their shapes: slices of the payload's states after a call.
+        states: Additional outputs with their shapes: slices of the payload's states after a call.
     """
 
     arguments: Mapping[str, Array]
@@ -40,7 +40,7 @@ class OnnxGraph:
     constants: dict[str, Array] = field(default_factory=dict)
     weights: dict[str, Array] = field(default_factory=dict)
     fed: dict[str, Array] = field(default_factory=dict)
-    kept: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    states: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401 - whatever an operator takes
         """Add an operator with one output; return the output's name."""
@@ -74,7 +74,7 @@ class OnnxGraph:
 
     def keep(self, value: str, shape: tuple[int, ...]) -> str:
         """Make a value an additional output; return its name."""
-        self.kept[value] = shape
+        self.states[value] = shape
         return value
 
     def finish(self, results: Mapping[str, str]) -> None:
@@ -83,7 +83,7 @@ class OnnxGraph:
         Args:
             results: New names of values, by old name.
         """
-        needed, live = {*results, *self.kept}, []
+        needed, live = {*results, *self.states}, []
         for node in reversed(self.nodes):
             if needed & {*node.outputs}:
                 needed |= {*node.inputs}
@@ -107,12 +107,12 @@ def serialize(g: OnnxGraph, payload: Payload) -> bytes:
             tensor.external_data.add(key=key, value=value)
         return tensor
 
-    taken = [argument for argument in payload.arguments if argument.role == "input"]
+    inputs = [argument for argument in payload.arguments if argument.role == "input"]
     graph = helper.make_graph(
         [helper.make_node(n.kind, n.inputs, n.outputs, **n.attributes) for n in g.nodes],
         payload.entry,
-        [*map(declare, taken), *(declare(Argument(n, "input", array.shape)) for n, array in g.fed.items())],
-        [*map(declare, payload.outputs), *(declare(Argument(n, "output", shape)) for n, shape in g.kept.items())],
+        [*map(declare, inputs), *(declare(Argument(n, "input", array.shape)) for n, array in g.fed.items())],
+        [*map(declare, payload.outputs), *(declare(Argument(n, "output", shape)) for n, shape in g.states.items())],
         [
             *(numpy_helper.from_array(array, name) for name, array in g.constants.items()),
             *(external(name, array) for name, array in g.weights.items()),

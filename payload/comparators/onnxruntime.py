@@ -127,7 +127,7 @@ class OrtSession:
     """Session on a translated payload, and the objects that must outlive it.
 
     Attributes:
-        values: Output buffers by name: the payload's outputs, and the graph's `kept`.
+        values: Output buffers by name: the payload's outputs, and the graph's `states`.
     """
 
     def __init__(self, payload: Payload, graph: OnnxGraph, inputs: Mapping[str, Array]) -> None:
@@ -146,7 +146,7 @@ class OrtSession:
                 self._binding.bind_ortvalue_input(argument.name, value)
         for name, array in graph.fed.items():
             self._binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
-        arguments = [*payload.outputs, *(Argument(name, "output", shape) for name, shape in graph.kept.items())]
+        arguments = [*payload.outputs, *(Argument(name, "output", shape) for name, shape in graph.states.items())]
         self.values = {a.name: ort.OrtValue.ortvalue_from_shape_and_type(a.shape, DTYPES[a.dtype]) for a in arguments}
         for name, value in self.values.items():
             self._binding.bind_ortvalue_output(name, value)

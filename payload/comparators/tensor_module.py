@@ -63,8 +63,8 @@ def lower_graph(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
     """
     folded = fold_constants(payload, inputs, weights_of(payload), RULES, "iree")
     f, weights = Builder(), {name: np.ascontiguousarray(array) for name, array in folded.constants.items()}
-    taken = [argument for argument in payload.arguments if argument.role == "input"]
-    tensors = {a.name: Value(f.fresh(a.name), a.shape, a.dtype) for a in taken}
+    arguments = [argument for argument in payload.arguments if argument.role == "input"]
+    tensors = {a.name: Value(f.fresh(a.name), a.shape, a.dtype) for a in arguments}
     signature = ", ".join(f"{value.name}: {value.type}" for value in tensors.values())
     for name, array in weights.items():
         kind = ELEMENT_TYPES[array.dtype]
@@ -74,7 +74,7 @@ def lower_graph(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
     globals_ = [parameter(name, tensors[name].type) for name in weights]
     head = f"func.func @{payload.entry}({signature}) -> ({types}) {{"
     text = "\n".join(["module {", *globals_, head, *f.lines, f"return {names} : {types}", "}", "}"])
-    return TensorModule(text, tuple(argument.name for argument in taken), weights)
+    return TensorModule(text, tuple(argument.name for argument in arguments), weights)
 
 
 def rewrite(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
@@ -100,13 +100,13 @@ def rewrite(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
     body = MATERIALIZE.sub(r"\1 = tensor.cast \2 : \3 to \3", body)
     if re.search(r"\bmemref[<.]", body):
         raise ComparatorError(f"{payload.name} must work on tensors to be compiled by IREE, it works on memrefs")
-    taken = [(n, a) for n, a in zip(names, payload.arguments, strict=True) if a.role == "input"]
-    signature = ", ".join(f"{name}: {tensor_type(a.shape, a.dtype)}" for name, a in taken)
+    arguments = [(n, a) for n, a in zip(names, payload.arguments, strict=True) if a.role == "input"]
+    signature = ", ".join(f"{name}: {tensor_type(a.shape, a.dtype)}" for name, a in arguments)
     weights = [a for a in payload.arguments if a.role == "weight"]
     declared = "".join(f"  {parameter(a.name, tensor_type(a.shape, a.dtype))}\n" for a in weights)
     before = source[:start].replace("func.func", f"{declared}  func.func", 1)
     text = f"{before}({signature}) -> ({types}) {body[1:].lstrip()}"
-    return TensorModule(text, tuple(a.name for _, a in taken), {a.name: inputs[a.name] for a in weights})
+    return TensorModule(text, tuple(a.name for _, a in arguments), {a.name: inputs[a.name] for a in weights})
 
 
 MATERIALIZE = re.compile(
@@ -128,8 +128,8 @@ def find_signature(source: str, entry: str) -> tuple[int, int]:
 def read_tensor(body: str, name: str, argument: Argument, kind: str) -> str:
     """Replace the memref-to-tensor conversion: the tensor is an argument or a constant now."""
     pattern = rf"(%[\w$.-]+) = bufferization\.to_tensor {re.escape(name)}\b[^\n]* to tensor<[^>]*>"
-    taken = load(argument.name, kind) if argument.role == "weight" else f"tensor.cast {name} : {kind} to {kind}"
-    return re.sub(pattern, rf"\1 = {taken}", body)
+    definition = load(argument.name, kind) if argument.role == "weight" else f"tensor.cast {name} : {kind} to {kind}"
+    return re.sub(pattern, rf"\1 = {definition}", body)
 
 
 def take_result(body: str, name: str) -> tuple[str, str]:

@@ -43,10 +43,10 @@ def define_op(op: type[DialectOp]) -> list[str]:
     return [f"irdl.operation @{op.name} {{", *(f"  {line}" for line in lines), "}"]
 
 
-def define_values(what: str, values: Sequence[tuple[str, str]]) -> list[str]:
+def define_values(op: str, values: Sequence[tuple[str, str]]) -> list[str]:
     """Return the definition of operands or results, each with a type constraint of its own."""
     types = [f"%{name} = irdl.any" for name, _ in values]
-    return [*types, f"irdl.{what}({', '.join(f'{name}: {how}%{name}' for name, how in values)})"] if values else []
+    return [*types, f"irdl.{op}({', '.join(f'{name}: {how}%{name}' for name, how in values)})"] if values else []
 
 
 def variadicity(parameter: inspect.Parameter) -> str:

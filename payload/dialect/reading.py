@@ -222,6 +222,6 @@ def check_type(where: str, written: WrittenType, kind: Kind) -> None:
 def fits(written: Sequence[int], shape: Sequence[int]) -> bool:
     """Return whether declared sizes equal the inferred ones; a dynamic size is declared as a question mark."""
     return len(written) == len(shape) and all(
-        given == (RUNTIME if isinstance(size, DynamicSize) else size)
-        for given, size in zip(written, shape, strict=True)
+        declared == (RUNTIME if isinstance(size, DynamicSize) else size)
+        for declared, size in zip(written, shape, strict=True)
     )

@@ -22,30 +22,30 @@ LEAST = 2  # minimum number of rows and columns of a mask
 ULE, UGT = 7, 8  # unsigned predicates of arith.cmpi
 
 
-def compute_masks(module: "Module", held: Mapping[int, Array]) -> None:
+def compute_masks(module: "Module", constants: Mapping[int, Array]) -> None:
     """Make ``linalg.generic`` ops compute the causal masks that they read, in place.
 
     Args:
         module: Module to change, in its context.
-        held: Values of constant arguments, by argument number.
+        constants: Values of constant arguments, by argument number.
     """
     masks: dict[Value, tuple[Any, Any] | None] = {}
     for op in ops_named(module.operation, "linalg.generic"):
         for number, value in enumerate(list(op.operands)[: len(op.operands) - len(op.results)]):
             if value not in masks:
-                array = values_of(value, held)
+                array = values_of(value, constants)
                 masks[value] = None if array is None else ends_of(array)
             ends = masks[value]
             if ends is not None:
                 compute_mask(op, number, *ends)
 
 
-def values_of(value: "Value", held: Mapping[int, Array]) -> Array | None:
+def values_of(value: "Value", constants: Mapping[int, Array]) -> Array | None:
     """Return the elements of a tensor that is a weight or a constant; `None` for any other."""
     from torch_mlir.ir import BlockArgument, DenseElementsAttr  # noqa: PLC0415
 
     if isinstance(value, BlockArgument):
-        return held.get(value.arg_number) if value.owner.owner.operation.name == "func.func" else None
+        return constants.get(value.arg_number) if value.owner.owner.operation.name == "func.func" else None
     attribute = value.owner.attributes["value"] if value.owner.name == "arith.constant" else None
     if not isinstance(attribute, DenseElementsAttr) or attribute.is_splat:
         return None

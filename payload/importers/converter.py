@@ -138,8 +138,8 @@ def say_stage(sentence: str) -> None:
 
 def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> None:
     """Run a converter's main; if the model is unsupported, the message is the last line on stderr."""
-    path, folder, *given = sys.argv[1:]
-    sizes = {name: int(size) for name, _, size in (each.partition("=") for each in given)}
+    path, folder, *words = sys.argv[1:]
+    sizes = {name: int(size) for name, _, size in (each.partition("=") for each in words)}
     try:
         convert(Path(path), Path(folder), sizes)
     except UnsupportedError as error:

@@ -72,9 +72,9 @@ def write_folder(
         write_tensors(folder / WEIGHTS, weights)
     if results:
         recorded: dict[str, Array] = {}
-        for seed, given, found in zip(SEEDS, inputs, results, strict=True):
-            recorded |= {input_key(seed, name): recordable(array) for name, array in given.items()}
-            recorded |= {result_key(seed, number): recordable(array) for number, array in enumerate(found)}
+        for seed, arrays, outputs in zip(SEEDS, inputs, results, strict=True):
+            recorded |= {input_key(seed, name): recordable(array) for name, array in arrays.items()}
+            recorded |= {result_key(seed, number): recordable(array) for number, array in enumerate(outputs)}
         np.savez(folder / ORACLE, allow_pickle=False, **recorded)
     if keep is not None:
         keep(folder / model.file)
@@ -89,11 +89,11 @@ def check_filled(model: ImportedModel, weights: Mapping[str, Array], results: Se
     """
     outputs = [argument.name for argument in model.arguments if argument.role == "output"]
     first_results = dict(zip(outputs, results[0] if results else (), strict=False))
-    for what, arrays in (("weight", weights), ("result", first_results)):
+    for kind, arrays in (("weight", weights), ("result", first_results)):
         for name, array in arrays.items():
             if 0 in array.shape:
                 raise UnsupportedError(
-                    f"sizes of {what} {name} must be at least 1, got {tuple(array.shape)}; export the model without it"
+                    f"sizes of {kind} {name} must be at least 1, got {tuple(array.shape)}; export the model without it"
                 )
 
 

@@ -55,26 +55,26 @@ class UnsupportedError(Exception):
         self.why = why
 
 
-def cannot_lower(what: str, why: str, op: str = "", location: str = "") -> UnsupportedError:
+def cannot_lower(name: str, why: str, op: str = "", location: str = "") -> UnsupportedError:
     """Return the error for an op without a lowering.
 
     Args:
-        what: Op in the user's terms.
+        name: Op in the user's terms.
         why: Reason.
         op: Name of the op in torch-mlir.
         location: Location name of the op.
     """
-    message = f"{what} cannot be lowered: {why}; replace it in the model by simpler ops, or leave it out"
+    message = f"{name} cannot be lowered: {why}; replace it in the model by simpler ops, or leave it out"
     return UnsupportedError(message, op, location, why)
 
 
-def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxyType({})) -> str:
+def lower(module: "Module", first: str, constants: Mapping[int, Array] = MappingProxyType({})) -> str:
     """Lower a module of torch-mlir to linalg on tensors.
 
     Args:
         module: Module to lower, in its context.
         first: Pass pipeline to torch-mlir's backend contract.
-        held: Values of constant arguments, by argument number.
+        constants: Values of constant arguments, by argument number.
 
     Raises:
         UnsupportedError: torch-mlir cannot lower an op; the error has its location.
@@ -100,7 +100,7 @@ def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxy
         propagate_nan(module.operation)
         propagate_nan_indices(module.operation)
         forget_signs_of_zero(module.operation)
-        compute_masks(module, held)
+        compute_masks(module, constants)
     return str(module)
 
 
@@ -213,10 +213,10 @@ def is_number(value: "Value") -> bool:
     from torch_mlir.ir import Block, DenseElementsAttr, FloatAttr  # noqa: PLC0415
 
     if isinstance(value.owner, Block):
-        around = value.owner.owner
-        if around is None or around.name != "linalg.generic":
+        parent = value.owner.owner
+        if parent is None or parent.name != "linalg.generic":
             return False
-        return is_number(around.operands[list(value.owner.arguments).index(value)])
+        return is_number(parent.operands[list(value.owner.arguments).index(value)])
     op = value.owner.operation
     if op.name not in MAKES_NUMBERS:
         return False

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from payload.block_products import StoredBlocks, multiply_blocks
 from payload.builder import Builder, Value, tensor_type, write_module
-from payload.importers.onnx_blocks import HeldWeight
+from payload.importers.onnx_blocks import BlockWeight
 
 if TYPE_CHECKING:
     from torch_mlir.ir import Block, Operation
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 ELEMENTS = {"int8": "i8", "float16": "f16", "float32": "f32"}
 
 
-def put_blocks(text: str, held: Mapping[int, HeldWeight]) -> tuple[str, list[int]]:
+def put_blocks(text: str, weights: Mapping[int, BlockWeight]) -> tuple[str, list[int]]:
     """Replace f32 weights of a function by their block-quantized parts, appended to its arguments.
 
     A weight that has users other than ``linalg.matmul`` is left unchanged.
 
     Args:
         text: Module of one function.
-        held: Weights ``(N, K)``, by the number of their f32 argument ``(K, N)``.
+        weights: Weights ``(N, K)``, by the number of their f32 argument ``(K, N)``.
 
     Returns:
         Module, and the numbers of the replaced arguments, in the order of their appended parts.
@@ -31,18 +31,18 @@ def put_blocks(text: str, held: Mapping[int, HeldWeight]) -> tuple[str, list[int
         module = Module.parse(text)
         function = next(op.operation for op in module.body.operations if op.operation.name == "func.func")
         block, gone = function.regions[0].blocks[0], list[int]()
-        for number, weight in held.items():
+        for number, weight in weights.items():
             if put_weight(block, number, weight):
                 gone.append(number)
         for number in sorted(gone, reverse=True):
             block.erase_argument(number)
         kind = FunctionType(TypeAttr(function.attributes["function_type"]).value)
-        taken = FunctionType.get([argument.type for argument in block.arguments], kind.results)
-        function.attributes["function_type"] = TypeAttr.get(taken)
+        signature = FunctionType.get([argument.type for argument in block.arguments], kind.results)
+        function.attributes["function_type"] = TypeAttr.get(signature)
         return str(module), gone
 
 
-def put_weight(block: "Block", number: int, weight: HeldWeight) -> bool:
+def put_weight(block: "Block", number: int, weight: BlockWeight) -> bool:
     """Replace the products by an argument with block-quantized ones; return whether all its uses are products."""
     from torch_mlir.ir import Location, Type  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def put_weight(block: "Block", number: int, weight: HeldWeight) -> bool:
     return True
 
 
-def put_product(product: "Operation", parts: list[Value], weight: HeldWeight) -> None:
+def put_product(product: "Operation", parts: list[Value], weight: BlockWeight) -> None:
     """Replace a product by a block-quantized one with the same init tensor."""
     from torch_mlir.ir import InsertionPoint, Module, ShapedType  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ def put_product(product: "Operation", parts: list[Value], weight: HeldWeight) ->
     product.erase()
 
 
-def product_text(rows: int, columns: int, weight: HeldWeight) -> str:
+def product_text(rows: int, columns: int, weight: BlockWeight) -> str:
     """Return a module with one function that computes the product on tensors."""
     f = Builder()
     x = Value(f.fresh("x"), (rows, columns))
@@ -88,5 +88,5 @@ def product_text(rows: int, columns: int, weight: HeldWeight) -> str:
     stored = StoredBlocks.named(weight.form, {f"w{end}": value for end, value in parts.items()}, "w")
     y = multiply_blocks(f, x, stored, "y")
     f.emit(f"return {y.name} : {y.type}")
-    taken = ", ".join(f"{value.name}: {value.type}" for value in (x, *parts.values()))
-    return write_module([f"  func.func @product({taken}) -> {y.type} {{", *f.lines, "  }"])
+    signature = ", ".join(f"{value.name}: {value.type}" for value in (x, *parts.values()))
+    return write_module([f"  func.func @product({signature}) -> {y.type} {{", *f.lines, "  }"])

@@ -121,10 +121,12 @@ def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
     check_counts(node, shape, known)
 
 
-def wrong(node: "NodeProto", what: str, constraint: str, found: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
+def wrong(node: "NodeProto", attribute: str, constraint: str, value: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
     """Return the error about an invalid attribute or input of a node."""
-    shown = found[:MOST_SAID] + ([".."] if len(found) > MOST_SAID else []) if isinstance(found, list) else found
-    return UnsupportedError(f"{node.doc_string} must have {what} {constraint}, got {shown}; export the model again")
+    shown = value[:MOST_SAID] + ([".."] if len(value) > MOST_SAID else []) if isinstance(value, list) else value
+    return UnsupportedError(
+        f"{node.doc_string} must have {attribute} {constraint}, got {shown}; export the model again"
+    )
 
 
 def check_least(node: "NodeProto") -> None:

@@ -62,9 +62,9 @@ def widened(writer: NodeWriter, whole: Array, zero: Array, scales: str, columns:
         columns: Number of columns K.
     """
     n, blocks, size = whole.shape
-    held = writer.constant(whole.reshape(n * blocks, size))
+    stored = writer.constant(whole.reshape(n * blocks, size))
     zeros = writer.constant(zero.reshape(-1, 1).astype(np.float32))
-    moved = writer.add("Sub", writer.add("Cast", held, to=F32), zeros)
+    moved = writer.add("Sub", writer.add("Cast", stored, to=F32), zeros)
     weight = writer.reshape(writer.add("Mul", moved, writer.reshape(scales, n * blocks, 1)), n, blocks * size)
     if columns < blocks * size:
         weight = writer.slice(weight, 0, columns, 1)
@@ -86,11 +86,11 @@ def sizes_of_blocks(node: "NodeProto", known: KnownTensors) -> tuple[int, int, i
     blocks = -(-k // size)
     packed = -(-blocks * bits // 8)
     wanted = {1: n * blocks * size * bits // 8, 2: n * blocks, 3: n * packed, 5: n}
-    for number, what in ((1, "bytes of B"), (2, "scales"), (3, "bytes of zero points"), (5, "biases")):
+    for number, title in ((1, "bytes of B"), (2, "scales"), (3, "bytes of zero points"), (5, "biases")):
         name = node.input[number] if number < len(node.input) else ""
         is_real = number == ZEROS and known.kinds.get(name) != UINT8  # zero points may also be floats, one per block
         if name in known.shapes and not is_real and prod(known.shapes[name]) != wanted[number]:
-            raise not_quantised(node, f"{what} must be {wanted[number]}, they are {prod(known.shapes[name])}")
+            raise not_quantised(node, f"{title} must be {wanted[number]}, they are {prod(known.shapes[name])}")
     columns = known.shapes.get(node.input[0], [k])[-1]
     if columns != k:
         raise not_quantised(node, f"K must be the {columns} columns of A, it is {k}")

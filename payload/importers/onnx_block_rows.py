@@ -24,10 +24,10 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     if packed is None or (zeros and points is None) or scales not in known.kinds or indices not in shapes:
         return False
     whole, middle = whole_numbers(node, packed)
-    asked = int(of(node, "block_size", BLOCK_SIZE))
-    check_block_size(node, asked)
+    block_size = int(of(node, "block_size", BLOCK_SIZE))
+    check_block_size(node, block_size)
     along, across = axes_of(node, whole.ndim)
-    size = max(1, min(asked, whole.shape[across]))  # a shorter axis is a single block without padding
+    size = max(1, min(block_size, whole.shape[across]))  # a shorter axis is a single block without padding
     blocks = -(-whole.shape[across] // size)
     wanted = [blocks if d == across else each for d, each in enumerate(whole.shape)]
     if shapes.get(scales, wanted) != wanted:
@@ -38,15 +38,15 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     block_axis = across + (rank - 1 if along < across else 0)
     counts = [*wanted[:along], *shapes[indices], *wanted[along + 1 :]]
     apart = [*counts[: block_axis + 1], size, *counts[block_axis + 1 :]]
-    one = [*counts[: block_axis + 1], 1, *counts[block_axis + 1 :]]
+    per_block = [*counts[: block_axis + 1], 1, *counts[block_axis + 1 :]]
     numbers = writer.reshape(writer.add("Cast", read, to=kind), *apart)
     if points is not None:
         offset = zero_points(node, points, wanted, middle)
-        held = writer.add("Gather", writer.constant(offset), indices, axis=along)
-        numbers = writer.add("Sub", numbers, writer.reshape(writer.add("Cast", held, to=kind), *one))
+        points_read = writer.add("Gather", writer.constant(offset), indices, axis=along)
+        numbers = writer.add("Sub", numbers, writer.reshape(writer.add("Cast", points_read, to=kind), *per_block))
     elif str(packed.dtype) == "uint4":  # the default zero point is 0 here, but the middle for uint8
         numbers = writer.add("Add", numbers, writer.number(middle, kind))
-    steps = writer.reshape(writer.add("Gather", scales, indices, axis=along), *one)
+    steps = writer.reshape(writer.add("Gather", scales, indices, axis=along), *per_block)
     counts[block_axis] = blocks * size
     result = writer.reshape(writer.add("Mul", numbers, steps), *counts)
     if blocks * size > whole.shape[across]:

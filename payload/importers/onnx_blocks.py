@@ -26,7 +26,7 @@ NIBBLE_BITS, NIBBLE_MIDDLE = 4, 8
 
 
 @dataclass(frozen=True)
-class HeldWeight:
+class BlockWeight:
     """A block-quantized weight ``(N, K)`` in the layout that products read.
 
     Attributes:
@@ -65,7 +65,7 @@ class OnnxBlocks:
         rows = (moved * self.scales[..., None]).reshape(len(self.whole), -1)
         return np.ascontiguousarray(rows[:, : self.columns].T)
 
-    def held(self) -> HeldWeight | None:
+    def block_weight(self) -> BlockWeight | None:
         """Convert to the layout of products, exact but for the rounding of minima; `None` if K is not whole blocks."""
         size = self.whole.shape[2]
         bits = NIBBLE_BITS if self.bits == NIBBLE_BITS and size % WHOLE_BLOCK == 0 else 8
@@ -85,7 +85,7 @@ class OnnxBlocks:
         form = BlockFormat(f"blocks of {block}", bits, block, kind, least=least)
         dtype = np.dtype(np.float16 if kind == "f16" else np.float32)
         stored = as_nibbles(whole) if bits == NIBBLE_BITS else whole
-        return HeldWeight(
+        return BlockWeight(
             form, {"": stored, **{end: np.ascontiguousarray(x.astype(dtype)) for end, x in numbers.items()}}
         )
 
@@ -122,25 +122,25 @@ def is_half(numbers: Array) -> bool:
 
 def hold(writer: NodeWriter, known: KnownTensors, node: "NodeProto", blocks: OnnxBlocks) -> str:
     """Make a weight of a node a graph input that stays block-quantized; return its name, empty if it cannot stay."""
-    held = blocks.held()
-    if held is None or known.held is None:
+    weight = blocks.block_weight()
+    if weight is None or known.block_weights is None:
         return ""
     from onnx import helper  # noqa: PLC0415 - comes with an extra
 
     name = f"{node.output[0]}_weight"
-    while name in known.shapes or name in known.held or any(name in each.output for each in writer.graph.node):
+    while name in known.shapes or name in known.block_weights or any(name in each.output for each in writer.graph.node):
         name += "_"
     widened = WidenedWeight(blocks)
-    known.held[name], known.weights[name] = replace(held, node=node.output[0]), cast("Array", widened)
+    known.block_weights[name], known.weights[name] = replace(weight, node=node.output[0]), cast("Array", widened)
     writer.graph.input.append(helper.make_tensor_value_info(name, F32, list(widened.shape)))
     return name
 
 
-def multiply_rows(graph: "GraphProto", held: Mapping[str, HeldWeight]) -> None:
+def multiply_rows(graph: "GraphProto", block_weights: Mapping[str, BlockWeight]) -> None:
     """Flatten the left-hand sides of products by block-quantized weights to matrices, in place."""
     known, nodes = facts_of(graph), list["NodeProto"]()
     for number, node in enumerate(graph.node):
-        shape = known.shapes.get(node.input[0]) if node.op_type == "MatMul" and node.input[1] in held else None
+        shape = known.shapes.get(node.input[0]) if node.op_type == "MatMul" and node.input[1] in block_weights else None
         if shape is None or len(shape) == 2:
             nodes.append(node)
             continue

@@ -71,15 +71,15 @@ def check_graphs(node: "NodeProto", version: int) -> None:
     count = of(node, "num_scan_inputs", 1) if node.op_type == "Scan" else 1
     if not 1 <= count <= max(1, len(node.input)):
         raise cannot_lower(node.doc_string, f"it must scan from 1 to all of its inputs, got {count}")
-    taken = {"If": 0, "Loop": max(2, len(node.input)), "Scan": len(node.input)}[node.op_type]
+    takes = {"If": 0, "Loop": max(2, len(node.input)), "Scan": len(node.input)}[node.op_type]
     arity = len(node.output) + (node.op_type == "Loop")
     for name in BRANCHES if node.op_type == "If" else ("body",):
         graph = of(node, name, None)
         gives = min(arity, len(graph.output)) if node.op_type == "Loop" else len(graph.output)  # the last may be unused
-        if gives != arity or len(graph.input) != taken:
+        if gives != arity or len(graph.input) != takes:
             raise cannot_lower(
                 node.doc_string,
-                f"its {name} must take {taken} tensors and give {arity}, it takes {len(graph.input)} and gives "
+                f"its {name} must take {takes} tensors and give {arity}, it takes {len(graph.input)} and gives "
                 f"{len(graph.output)}",
             )
 
@@ -118,9 +118,9 @@ class StepWriter(NodeWriter):
 
     def write_branch(self, node: "NodeProto") -> bool:
         """Inline the branch of an If that is taken, or select between the results of both."""
-        taken, branches = self.known.get(node.input[0]), [of(node, name, None) for name in BRANCHES]
-        if taken is not None:
-            self.end(node, self.copy(branches[0 if taken.all() else 1], [], "branch"))
+        condition, branches = self.known.get(node.input[0]), [of(node, name, None) for name in BRANCHES]
+        if condition is not None:
+            self.end(node, self.copy(branches[0 if condition.all() else 1], [], "branch"))
             return True
         inside = [self.facts.with_graph(branch) for branch in branches]
         shapes = [[known.shapes.get(x.name) for x in b.output] for known, b in zip(inside, branches, strict=True)]
@@ -205,9 +205,9 @@ class StepWriter(NodeWriter):
         self.known[name] = array
         return name
 
-    def copy(self, body: "GraphProto", given: Sequence[str], step: str) -> list[str]:
+    def copy(self, body: "GraphProto", inputs: Sequence[str], step: str) -> list[str]:
         """Inline a subgraph on the given inputs, with constant folding; return the names of its results."""
-        names = dict(zip((each.name for each in body.input), given, strict=True))
+        names = dict(zip((each.name for each in body.input), inputs, strict=True))
         for tensor in body.initializer:
             names[tensor.name] = self.hold(to_array(tensor))
         for node in body.node:

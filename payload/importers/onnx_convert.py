@@ -31,7 +31,7 @@ from payload.importers.folder import (
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_lower, lower
 from payload.importers.linalg_blocks import put_blocks
 from payload.importers.onnx_attributes import check_all
-from payload.importers.onnx_blocks import HeldWeight, multiply_rows
+from payload.importers.onnx_blocks import BlockWeight, multiply_rows
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import every_node, graphs_of, use_standard_ops
 from payload.importers.onnx_files import external_files, lying_in_files
@@ -78,9 +78,9 @@ DEPENDS = "the size of what it gives depends on data"
 LOCATION_PREFIX = "node "  # prefix of the location names passed to torch-mlir
 
 
-def notes_of_blocks(graph: "GraphProto", held: Mapping[str, HeldWeight]) -> list[str]:
+def notes_of_blocks(graph: "GraphProto", block_weights: Mapping[str, BlockWeight]) -> list[str]:
     """Return a note on the block-quantized weights that are dequantized at import: their number and the first names."""
-    kept_nodes = {weight.node for weight in held.values()}
+    kept_nodes = {weight.node for weight in block_weights.values()}
     widened = [node for node in graph.node if node.op_type in OF_BLOCKS and of(node, "block_size", 0)]
     widened = [node for node in widened if node.output[0] not in kept_nodes]
     if not widened:
@@ -114,12 +114,12 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         fix_sizes(model, {}, weights)
     known = facts_of(graph)
     bounds = index_bounds(graph, known.shapes, known.kinds)
-    asked = [tensor for tensor in graph.input if tensor.name not in weights]
+    tensors = [tensor for tensor in graph.input if tensor.name not in weights]
     grids = grids_of(graph)
-    given = [argument_of(tensor, bounds, grids) for tensor in asked]
-    kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
+    inputs_of_model = [argument_of(tensor, bounds, grids) for tensor in tensors]
+    kinds = {tensor.name: shape_and_dtype(tensor) for tensor in tensors}
     check_results(model, read.results)
-    inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
+    inputs = [random_inputs(inputs_of_model, kinds, seed) for seed in SEEDS]
     say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
     recorded = ask_reference(model, weights, inputs, wide=not quantised)
     say_stage(f"importing {path.name}: computing what it gives, by ONNX Runtime where that is installed")
@@ -130,23 +130,24 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_planes(model, weights)
     write_plainly(model)
     weights |= take_weights(graph)
-    held = {name: weight for name, weight in read.held.items() if name in weights}
+    block_weights = {name: weight for name, weight in read.block_weights.items() if name in weights}
     arguments = {
-        n: ModelArgument(n, "weight") if n in held else weight_argument(n, array) for n, array in weights.items()
+        n: ModelArgument(n, "weight") if n in block_weights else weight_argument(n, array)
+        for n, array in weights.items()
     }
     arguments |= {
         name: kernel_argument(arguments[name], weights[name].shape, groups)
         for name, groups in kernels_of(graph, weights).items()
     }
     arrange_kernels(graph, arguments)
-    multiply_rows(graph, held)
+    multiply_rows(graph, block_weights)
     fix_sizes(model, {}, arguments)
-    in_arrays = {name: array for name, array in weights.items() if name not in held}
+    in_arrays = {name: array for name, array in weights.items() if name not in block_weights}
     order, text = [tensor.name for tensor in graph.input], lowered(model, arguments, in_arrays)
-    text, numbers = put_blocks(text, {order.index(name): weight for name, weight in held.items()})
-    weights, arguments = with_blocks(weights, arguments, held, [order[number] for number in numbers])
+    text, numbers = put_blocks(text, {order.index(name): weight for name, weight in block_weights.items()})
+    weights, arguments = with_blocks(weights, arguments, block_weights, [order[number] for number in numbers])
     described = ImportedModel(
-        arguments=(*given, *arguments.values()),
+        arguments=(*inputs_of_model, *arguments.values()),
         source=path.name,
         sha256=hash_model(path, external_files(path)),
         importer="onnx",
@@ -163,7 +164,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
 def with_blocks(
     weights: Mapping[str, Array],
     arguments: Mapping[str, ModelArgument],
-    held: Mapping[str, HeldWeight],
+    block_weights: Mapping[str, BlockWeight],
     gone: Sequence[str],
 ) -> tuple[dict[str, Array], dict[str, ModelArgument]]:
     """Return weights and their arguments after block-quantized products were inserted.
@@ -171,16 +172,16 @@ def with_blocks(
     Args:
         weights: Values by name.
         arguments: Arguments by name, in order.
-        held: Block-quantized weights, by the name of their f32 input.
+        block_weights: Block-quantized weights, by the name of their f32 input.
         gone: Names of f32 inputs that are replaced by their quantized parts, appended to the arguments; the other
-            inputs of `held` stay in f32.
+            inputs of `block_weights` stay in f32.
     """
-    stored = {f"{name}{end}": array for name in gone for end, array in held[name].parts.items()}
-    widened = {name: np.asarray(weights[name]) for name in held.keys() - set(gone)}
-    values = {name: array for name, array in weights.items() if name not in held} | widened | stored
-    kept = {name: argument for name, argument in arguments.items() if name not in gone}
-    kept |= {name: weight_argument(name, array) for name, array in widened.items()}
-    return values, kept | {name: weight_argument(name, array) for name, array in stored.items()}
+    stored = {f"{name}{end}": array for name in gone for end, array in block_weights[name].parts.items()}
+    widened = {name: np.asarray(weights[name]) for name in block_weights.keys() - set(gone)}
+    values = {name: array for name, array in weights.items() if name not in block_weights} | widened | stored
+    remaining = {name: argument for name, argument in arguments.items() if name not in gone}
+    remaining |= {name: weight_argument(name, array) for name, array in widened.items()}
+    return values, remaining | {name: weight_argument(name, array) for name, array in stored.items()}
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class ReadModel:
         weights: Values of the weights, by name.
         lying: File locations of the weights that are external data, by name.
         notes: Notes on what standard ops cannot express, one sentence each.
-        held: Weights that stay block-quantized, by the name of their f32 input.
+        block_weights: Weights that stay block-quantized, by the name of their f32 input.
         results: Results as declared in the file.
     """
 
@@ -200,7 +201,7 @@ class ReadModel:
     weights: Mapping[str, Array]
     lying: Mapping[str, TensorInFile]
     notes: list[str]
-    held: "Mapping[str, HeldWeight]"
+    block_weights: "Mapping[str, BlockWeight]"
     results: "Sequence[ValueInfoProto]"
 
 
@@ -227,7 +228,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
         onnx.load_external_data_for_model(model, str(path.parent))
         check_scales(model.graph, weights)
         light = copy.deepcopy(model)  # protobuf frees the extracted weights only together with the original message
-        held = use_standard_ops(light, sizes, weights)
+        block_weights = use_standard_ops(light, sizes, weights)
         give_settings_back(light.graph, weights)
         checked = copy.deepcopy(light)
         for tensor in checked.graph.output:  # results of a loop have no shape before the loop is unrolled
@@ -241,7 +242,9 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
         raise UnsupportedError(
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
-    return ReadModel(light, weights, lying, notes_of_blocks(model.graph, held), held, model.graph.output)
+    return ReadModel(
+        light, weights, lying, notes_of_blocks(model.graph, block_weights), block_weights, model.graph.output
+    )
 
 
 def check_names(graph: "GraphProto", sizes: Mapping[str, int]) -> None:
@@ -292,9 +295,9 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
     if dtype.name in SHORT:
         raise UnsupportedError(f"input {tensor.name} must not hold integers of 16 bits, it does; cast it in the model")
     if dtype.name not in READ:
-        what = TensorProto.DataType.Name(kind.elem_type).lower()
+        type_name = TensorProto.DataType.Name(kind.elem_type).lower()
         raise UnsupportedError(
-            f"input {tensor.name} must hold numbers that programs read, it is of {what}; cast it before"
+            f"input {tensor.name} must hold numbers that programs read, it is of {type_name}; cast it before"
         )
     return tuple(dim.dim_value for dim in kind.shape.dim), dtype
 
@@ -425,12 +428,14 @@ def lowered_alone(model: "ModelProto") -> "list[tuple[NodeProto, UnsupportedErro
 
     graph, failures = model.graph, list[tuple["NodeProto", UnsupportedError]]()
     typed = {value.name: value for value in [*graph.input, *graph.value_info, *graph.output]}
-    held = {tensor.name: tensor for tensor in graph.initializer}
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         read = list(dict.fromkeys(inputs_of(node)))
-        inputs = [typed[name] for name in read if name in typed and name not in held]
+        inputs = [typed[name] for name in read if name in typed and name not in initializers]
         outputs = [typed.get(name) or helper.make_empty_tensor_value_info(name) for name in node.output if name]
-        single = helper.make_graph([node], ENTRY, inputs, outputs, [held[name] for name in read if name in held])
+        single = helper.make_graph(
+            [node], ENTRY, inputs, outputs, [initializers[name] for name in read if name in initializers]
+        )
         try:
             to_linalg(helper.make_model(single, opset_imports=model.opset_import, ir_version=model.ir_version), {})
         except UnsupportedError as error:

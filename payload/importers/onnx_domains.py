@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_attributes import check_attributes
-from payload.importers.onnx_blocks import HeldWeight
+from payload.importers.onnx_blocks import BlockWeight
 from payload.importers.onnx_contrib import CONTRIB
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
 from payload.importers.onnx_origins import OWN, mark_origins, origins_of, qualified, take_origin, take_origins
@@ -40,7 +40,7 @@ NEWEST = 20  # opset version of a model that imports none
 
 def use_standard_ops(
     model: "ModelProto", sizes: Mapping[str, int], weights: "dict[str, Array]"
-) -> "dict[str, HeldWeight]":
+) -> "dict[str, BlockWeight]":
     """Rewrite a model to standard ops, in place, with fixed sizes and inferred shapes.
 
     Args:
@@ -64,10 +64,10 @@ def use_standard_ops(
         # Recurrent ops are rewritten with ops of a current version; those in ROWS depend on the model's own version.
         version = use_version(model, OLDEST, version, weights)
         fix_sizes(model, {}, weights)
-    rounds, held = 0, dict[str, HeldWeight]()
+    rounds, block_weights = 0, dict[str, BlockWeight]()
 
     def known() -> KnownTensors:
-        return replace(facts_of(model.graph), version=version, weights=weights, held=held)
+        return replace(facts_of(model.graph), version=version, weights=weights, block_weights=block_weights)
 
     while write_contrib(model.graph, known(), f"autotune.{rounds}"):
         fix_sizes(model, {}, weights)  # shapes of the results could not be inferred before
@@ -78,7 +78,7 @@ def use_standard_ops(
     if version < OLDEST:
         use_version(model, OLDEST, version, weights)
         fix_sizes(model, {}, weights)
-    return held
+    return block_weights
 
 
 def use_version(model: "ModelProto", version: int, old: int, weights: "Mapping[str, Array]") -> int:

@@ -15,17 +15,20 @@ def multiply_in_pairs(writer: NodeWriter, node: "NodeProto", _: KnownTensors) ->
     equation = of(node, "equation", "").replace(" ", "")
     if len(node.input) <= PAIR or "." in equation:
         return False
-    given, arrow, result = equation.partition("->")
-    terms = given.split(",")
+    operands, arrow, result = equation.partition("->")
+    terms = operands.split(",")
     if not arrow:
-        letters = given.replace(",", "")
+        letters = operands.replace(",", "")
         result = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
-    last, held = node.input[0], terms[0]
+    last, letters_of_last = node.input[0], terms[0]
     for index in range(1, len(terms)):
         final = index == len(terms) - 1
         later = result + "".join(terms[index + 1 :])
-        both = "".join(dict.fromkeys(held + terms[index]))
-        kept = result if final else "".join(letter for letter in both if letter in later)
-        into, pair_equation = node.output[0] if final else "", f"{held},{terms[index]}->{kept}"
-        last, held = writer.add("Einsum", last, node.input[index], into=into, equation=pair_equation), kept
+        both = "".join(dict.fromkeys(letters_of_last + terms[index]))
+        letters_of_result = result if final else "".join(letter for letter in both if letter in later)
+        into, pair_equation = node.output[0] if final else "", f"{letters_of_last},{terms[index]}->{letters_of_result}"
+        last, letters_of_last = (
+            writer.add("Einsum", last, node.input[index], into=into, equation=pair_equation),
+            letters_of_result,
+        )
     return True

@@ -69,27 +69,27 @@ def sample(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
         UnsupportedError: The mode is cubic, or a tensor is not a float tensor.
     """
     x, grid = node.input[:2]
-    shape, given = facts.shapes[x], facts.shapes.get(grid)
+    shape, grid_shape = facts.shapes[x], facts.shapes.get(grid)
     mode, pad = of(node, "mode", "linear"), of(node, "padding_mode", "zeros")
     if mode not in MODES or pad not in PADS:
         raise cannot_lower(node.doc_string, f"its mode must be nearest or linear, it is {mode} with {pad}")
     if facts.kinds[x] not in REAL or facts.kinds.get(grid) not in REAL:
         raise cannot_lower(node.doc_string, "it must sample real numbers, at coordinates in real numbers")
-    if given is None:
+    if grid_shape is None:
         return False
     n, channels, *sizes = shape
-    count = prod(given[1:-1])
+    count = prod(grid_shape[1:-1])
     axes = []
     for d, size in enumerate(sizes):
         at = len(sizes) - 1 - d  # a grid has coordinates of the last axis first
-        part = writer.slice(grid, at, at + 1, len(given) - 1)
+        part = writer.slice(grid, at, at + 1, len(grid_shape) - 1)
         scaled = coordinate_in(writer, writer.reshape(part, n, 1, count), size, facts.kinds[grid], node)
         axes.append(neighbours(writer, scaled, size, facts.kinds, (x, grid), mode, pad))
     terms = [weigh(writer, node, shape, each, facts.kinds[x]) for each in product(*axes)]
     total = terms[0]
     for term in terms[1:]:
         total = writer.add("Add", total, term)
-    writer.reshape(total, n, channels, *given[1:-1], into=node.output[0])
+    writer.reshape(total, n, channels, *grid_shape[1:-1], into=node.output[0])
     return True
 
 
@@ -115,11 +115,11 @@ def reflect(writer: NodeWriter, coordinate: str, ends: tuple[float, float], kind
     low, high = ends
     if low == high:
         return writer.add("Mul", coordinate, writer.number(0, kind))
-    begin, around = writer.number(low, kind), writer.number(2 * (high - low), kind)
+    begin, period = writer.number(low, kind), writer.number(2 * (high - low), kind)
     away = writer.add("Abs", writer.add("Sub", coordinate, begin))
-    rounds = writer.add("Floor", writer.add("Div", away, around))
-    rest = writer.add("Sub", away, writer.add("Mul", rounds, around))
-    return writer.add("Add", begin, writer.add("Min", rest, writer.add("Sub", around, rest)))
+    rounds = writer.add("Floor", writer.add("Div", away, period))
+    rest = writer.add("Sub", away, writer.add("Mul", rounds, period))
+    return writer.add("Add", begin, writer.add("Min", rest, writer.add("Sub", period, rest)))
 
 
 def neighbours(  # noqa: PLR0917 - each is of another kind
@@ -139,12 +139,12 @@ def neighbours(  # noqa: PLR0917 - each is of another kind
         least, most = writer.add("GreaterOrEqual", at, zero), writer.add("LessOrEqual", at, last)
         inside = writer.add("And", least, most)
         if pad == "zeros":
-            held = writer.add("Where", inside, at, zero)  # also maps NaN, which is never inside, to 0
+            clipped = writer.add("Where", inside, at, zero)  # also maps NaN, which is never inside, to 0
         else:
-            held = writer.add("Where", most, writer.add("Where", least, at, zero), last)
+            clipped = writer.add("Where", most, writer.add("Where", least, at, zero), last)
             inside = ""
         share = writer.add("Cast", weight, to=x_kind) if weight else ""
-        return Neighbour(writer.add("Cast", held, to=WHOLE), inside, share)
+        return Neighbour(writer.add("Cast", clipped, to=WHOLE), inside, share)
 
     if mode == "nearest":
         return [neighbour(coordinate, "")]
@@ -156,11 +156,11 @@ def neighbours(  # noqa: PLR0917 - each is of another kind
     ]
 
 
-def weigh(writer: NodeWriter, node: "NodeProto", shape: list[int], taken: tuple[Neighbour, ...], kind: int) -> str:
+def weigh(writer: NodeWriter, node: "NodeProto", shape: list[int], neighbours: tuple[Neighbour, ...], kind: int) -> str:
     """Gather the elements at one neighbour per axis, times their weights: ``(n, channels, coordinates)``."""
     n, channels, *sizes = shape
     at = ""
-    for d, each in enumerate(taken):
+    for d, each in enumerate(neighbours):
         step = prod(sizes[d + 1 :])
         part = writer.add("Mul", each.index, writer.numbers(step)) if step > 1 else each.index
         at = writer.add("Add", at, part) if at else part
@@ -171,10 +171,10 @@ def weigh(writer: NodeWriter, node: "NodeProto", shape: list[int], taken: tuple[
     else:
         begins = writer.constant(np.arange(n * channels, dtype=np.int64).reshape(n, channels, 1) * prod(sizes))
         gathered = writer.add("Gather", writer.reshape(node.input[0], -1), writer.add("Add", at, begins), axis=0)
-    for each in taken:
+    for each in neighbours:
         if each.inside:
             gathered = writer.add("Where", each.inside, gathered, writer.number(0, kind))
-    for each in taken:
+    for each in neighbours:
         if each.weight:
             gathered = writer.add("Mul", gathered, each.weight)
     return gathered

@@ -58,12 +58,12 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
 def read_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Crop the data of GatherElements to the indices' other sizes: ONNX's reference and torch-mlir do not."""
     x, indices = node.input
-    shape, given = facts.shapes[x], facts.shapes.get(indices, [])
+    shape, index_shape = facts.shapes[x], facts.shapes.get(indices, [])
     axis = of(node, "axis", 0) % max(1, len(shape))
-    shorter = [d for d, size in enumerate(given) if d != axis and size < shape[d]]
-    if len(given) != len(shape) or not shorter:
+    shorter = [d for d, size in enumerate(index_shape) if d != axis and size < shape[d]]
+    if len(index_shape) != len(shape) or not shorter:
         return False
-    bounds = ([0] * len(shorter), [given[d] for d in shorter], shorter)
+    bounds = ([0] * len(shorter), [index_shape[d] for d in shorter], shorter)
     part = writer.add("Slice", x, *(writer.numbers(*each) for each in bounds))
     writer.add("GatherElements", part, indices, axis=axis, into=node.output[0])
     return True
@@ -72,12 +72,12 @@ def read_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Rewrite ScatterElements: elements replace or are reduced into those at indices along an axis."""
     x, indices, values = node.input[:3]
-    shape, given, how = facts.shapes[x], facts.shapes.get(indices, []), of(node, "reduction", "none")
+    shape, index_shape, how = facts.shapes[x], facts.shapes.get(indices, []), of(node, "reduction", "none")
     axis = of(node, "axis", 0) % max(1, len(shape))
-    if len(given) != len(shape) or how not in COMBINED or prod(shape) * given[axis] > MOST_PAIRS:
+    if len(index_shape) != len(shape) or how not in COMBINED or prod(shape) * index_shape[axis] > MOST_PAIRS:
         return False
     part, rests = x, []
-    for d, (size, count) in enumerate(zip(shape, given, strict=True)):
+    for d, (size, count) in enumerate(zip(shape, index_shape, strict=True)):
         if d != axis and count < size:  # the indices cover the first elements of the other axes
             rests.append((d, writer.slice(part, count, size, d)))
             part = writer.slice(part, 0, count, d)
@@ -94,9 +94,9 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Rewrite ScatterND: slices replace or are reduced into those at indices into the first dimensions."""
     x, indices, values = node.input[:3]
-    shape, given, how = facts.shapes[x], facts.shapes.get(indices, [0]), of(node, "reduction", "none")
-    lead, size = shape[: given[-1]], prod(shape[given[-1] :])
-    count = prod(given[:-1])
+    shape, index_shape, how = facts.shapes[x], facts.shapes.get(indices, [0]), of(node, "reduction", "none")
+    lead, size = shape[: index_shape[-1]], prod(shape[index_shape[-1] :])
+    count = prod(index_shape[:-1])
     if how not in COMBINED or not lead or prod(shape) * count > MOST_PAIRS:
         return False
     steps = [prod(lead[d + 1 :]) for d in range(len(lead))]
@@ -111,9 +111,9 @@ def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> boo
     return True
 
 
-def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: int, how: str) -> str:
+def put_rows(writer: NodeWriter, operands: tuple[str, str, str], size: int, kind: int, how: str) -> str:
     """Scatter values to indices of rows of `size` elements, replacing or reducing into them."""
-    rows, indices, values = given
+    rows, indices, values = operands
     real = writer.add("Cast", indices, to=REAL)
     behind = writer.add("Where", writer.add("Less", real, writer.real(0)), writer.real(size), writer.real(0))
     at = writer.add("Unsqueeze", writer.add("Add", real, behind), writer.numbers(-2))

@@ -12,7 +12,7 @@ from payload.importers.onnx_oracle import to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-    from payload.importers.onnx_blocks import HeldWeight
+    from payload.importers.onnx_blocks import BlockWeight
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class KnownTensors:
         constants: Values of initializers.
         version: Opset version of the standard operators.
         weights: Values of weights, which are graph inputs; a rewrite may add some.
-        held: Weights that stay block-quantized, which a rewrite may add to; `None` inside a subgraph.
+        block_weights: Weights that stay block-quantized, which a rewrite may add to; `None` inside a subgraph.
     """
 
     shapes: Mapping[str, list[int]]
@@ -33,7 +33,7 @@ class KnownTensors:
     constants: Mapping[str, Array]
     version: int = 0
     weights: "dict[str, Array]" = field(default_factory=dict)
-    held: "dict[str, HeldWeight] | None" = None
+    block_weights: "dict[str, BlockWeight] | None" = None
 
     def with_graph(self, graph: "GraphProto") -> "KnownTensors":
         """Return the facts inside a subgraph of a node, which also reads tensors of the enclosing graph."""

@@ -43,7 +43,7 @@ def ask_reference(
     helpers = (False, True) if find_spec("onnxruntime") else (False,)
     for helped, doubles in product(helpers, (True, False) if wide else (False,)):
         try:
-            results = [compute(model, {**weights, **given}, wide=doubles, helped=helped) for given in inputs]
+            results = [compute(model, {**weights, **arrays}, wide=doubles, helped=helped) for arrays in inputs]
         except Exception:  # the reference lacks ops, and some of its ops reject float64
             continue
         name = f"onnx.reference in {'float64' if doubles else 'float32'}"
@@ -51,17 +51,17 @@ def ask_reference(
     return [], ""
 
 
-def compute(model: "ModelProto", given: Mapping[str, Array], *, wide: bool, helped: bool = False) -> list[Array]:
+def compute(model: "ModelProto", inputs: Mapping[str, Array], *, wide: bool, helped: bool = False) -> list[Array]:
     """Compute a model node by node; dead values are freed, and weights are widened one at a time to save memory.
 
     Args:
         model: Model to compute.
-        given: Inputs, by name.
+        inputs: Inputs, by name.
         wide: Whether floats are computed in float64.
         helped: Whether ONNX Runtime computes the nodes that the reference cannot.
     """
     graph = model.graph
-    fixed = {**given, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
+    fixed = {**inputs, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
     results = [output.name for output in graph.output]
     last = {name: number for number, node in enumerate(graph.node) for name in inputs_of(node)}
     live: dict[str, Array] = {}
@@ -110,7 +110,7 @@ def compute_node(
         name_doubles(graph.node[0])
     versions = {opset.domain: opset.version for opset in model.opset_import}
     reference = ReferenceEvaluator(graph, versions, list(model.functions), new_ops=list(own_ops()))
-    return [np.asarray(found) for found in reference.run(None, dict(read))]
+    return [np.asarray(output) for output in reference.run(None, dict(read))]
 
 
 @cache

@@ -46,10 +46,10 @@ def printable_name(name: str) -> str:
 
 def take_origin(nodes: "Iterable[NodeProto]", node: "NodeProto") -> "list[NodeProto]":
     """Set the origin of nodes that replace another to that node's."""
-    taken = list(nodes)
-    for each in taken:
+    replacements = list(nodes)
+    for each in replacements:
         each.doc_string = node.doc_string
-    return taken
+    return replacements
 
 
 def origins_of(graph: "GraphProto") -> dict[str, str]:

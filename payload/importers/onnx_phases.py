@@ -44,11 +44,11 @@ def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
     rank, group = kernel.ndim - 2, of(node, "group", 1)
     if set(of(node, "dilations", [1])) != {1} or rank < 1:
         return False
-    n, _, *given = facts.shapes[x]
+    n, _, *spatial = facts.shapes[x]
     strides, pads = of(node, "strides", [1] * rank), of(node, "pads", [0] * 2 * rank)
     added = of(node, "output_padding", [0] * rank)
     phases = [
-        phases_of(given[d], kernel.shape[2 + d], strides[d], (pads[d], pads[rank + d]), added[d]) for d in range(rank)
+        phases_of(spatial[d], kernel.shape[2 + d], strides[d], (pads[d], pads[rank + d]), added[d]) for d in range(rank)
     ]
     axes = [each for each in phases if each is not None]
     if len(axes) < rank:

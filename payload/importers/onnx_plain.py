@@ -360,11 +360,11 @@ def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
     zero, direction = writer.number(0, kind), of(node, "direction", "")
     least = writer.add("GreaterOrEqual", amount, zero)
     inside = writer.add("And", least, writer.add("Less", amount, writer.number(bits, kind)))
-    held = writer.add("Where", inside, amount, writer.number(bits - 1, kind))
+    clipped = writer.add("Where", inside, amount, writer.number(bits - 1, kind))
     if direction == "RIGHT":  # a shift by bits - 1 leaves the sign in every bit
-        writer.add("BitShift", x, held, into=node.output[0], direction=direction)
+        writer.add("BitShift", x, clipped, into=node.output[0], direction=direction)
         return True
-    writer.add("Where", inside, writer.add("BitShift", x, held, direction=direction), zero, into=node.output[0])
+    writer.add("Where", inside, writer.add("BitShift", x, clipped, direction=direction), zero, into=node.output[0])
     return True
 
 

@@ -61,18 +61,18 @@ def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
 
 
 def argmax_in_windows(
-    writer: NodeWriter, given: tuple[str, int], planes: Array, windows: "Windows", *, by_columns: bool
+    writer: NodeWriter, source: tuple[str, int], planes: Array, windows: "Windows", *, by_columns: bool
 ) -> str:
     """Return the index of the first maximum of every window, among all elements of a float tensor.
 
     Args:
         writer: Writer of the nodes.
-        given: Name of the tensor, and its element type in TensorProto.
+        source: Name of the tensor, and its element type in TensorProto.
         planes: Index of the first element of each (batch, channel) plane.
         windows: Windows of the pool.
         by_columns: Whether indices in a plane are column-major.
     """
-    (x, kind), rank = given, planes.ndim - 2
+    (x, kind), rank = source, planes.ndim - 2
     pads = [0, 0, *windows.pads[:rank], 0, 0, *windows.pads[rank:]]
     padded = writer.add("Pad", x, writer.numbers(*pads), writer.number(-np.inf, kind)) if any(pads) else x
     taps = [windows.tap(which, by_columns=by_columns) for which in np.ndindex(*windows.kernel)]

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 OF_A_NUMBER = 3  # inputs per quantized tensor: values, scale and zero point
 
 
-def real_of(writer: NodeWriter, given: Sequence[str], axis: int = 1) -> str:
+def real_of(writer: NodeWriter, quantized: Sequence[str], axis: int = 1) -> str:
     """Dequantize a tensor, given its values, scale and zero point."""
-    inputs = [name for name in given if name]
+    inputs = [name for name in quantized if name]
     return writer.add("DequantizeLinear", *inputs, axis=axis)
 
 
-def quantise(writer: NodeWriter, x: str, given: Sequence[str], into: str) -> bool:
+def quantise(writer: NodeWriter, x: str, settings: Sequence[str], into: str) -> bool:
     """Quantize floats with a scale and an optional zero point, by default to u8."""
-    writer.add("QuantizeLinear", x, *(name for name in given if name), into=into)
+    writer.add("QuantizeLinear", x, *(name for name in settings if name), into=into)
     return True
 
 
@@ -42,18 +42,18 @@ def elements(op: str) -> Rewrite:
     return write
 
 
-def function(op: str, *kept: str) -> Rewrite:
+def function(op: str, *names: str) -> Rewrite:
     """Return the rewrite of a unary op on a quantized tensor, with attributes of the same names."""
 
     def write(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-        attributes = {name: found for name in kept if (found := of(node, name, None)) is not None}
+        attributes = {name: value for name in names if (value := of(node, name, None)) is not None}
         y = writer.add(op, real_of(writer, node.input[:3]), **attributes)
         return quantise(writer, y, node.input[3:5], node.output[0])
 
     return write
 
 
-def pool(op: str, *kept: str) -> Rewrite:
+def pool(op: str, *names: str) -> Rewrite:
     """Return the rewrite of a pool, which is transposed to NCHW if its channels are last."""
 
     def write(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
@@ -62,7 +62,7 @@ def pool(op: str, *kept: str) -> Rewrite:
         rank, is_last = len(known.shapes[node.input[0]]), bool(of(node, "channels_last", 0))
         x = real_of(writer, node.input[:3])
         x = writer.add("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)]) if is_last else x
-        y = writer.add(op, x, **{name: found for name in kept if (found := of(node, name, None)) is not None})
+        y = writer.add(op, x, **{name: value for name in names if (value := of(node, name, None)) is not None})
         y = writer.add("Transpose", y, perm=[0, *range(2, rank), 1]) if is_last else y
         return quantise(writer, y, node.input[3:5], node.output[0])
 
@@ -125,8 +125,8 @@ def convolve(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, bias = [*node.input, ""][:9]
     image, kernel = real_of(writer, [x, x_scale, x_zero]), real_of(writer, [w, w_scale, w_zero], 0)
     added = [real_of(writer, [bias, writer.add("Mul", x_scale, w_scale)], 0)] if bias else []
-    kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
-    y = writer.add("Conv", image, kernel, *added, **kept)
+    attributes = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+    y = writer.add("Conv", image, kernel, *added, **attributes)
     return quantise(writer, y, [scale, zero], node.output[0])
 
 

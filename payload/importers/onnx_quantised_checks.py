@@ -104,8 +104,8 @@ def check_scales(graph: "GraphProto", weights: Mapping[str, Array]) -> None:
         name = name_of(node, OF_BLOCKS.get(node.op_type))
         if name not in known or (node.op_type in OF_ATTRIBUTE and not of(node, "block_size", 0)):
             continue
-        held = known[name]
-        wrong = (array := held if isinstance(held, np.ndarray) else to_array(held))[~np.isfinite(array)]
+        scales = known[name]
+        wrong = (array := scales if isinstance(scales, np.ndarray) else to_array(scales))[~np.isfinite(array)]
         if wrong.size:
             raise UnsupportedError(f"scales {name} must be finite, one is {wrong[0]}; quantise the model again")
 
@@ -135,9 +135,9 @@ def check_node(node: "NodeProto", known: KnownTensors) -> None:
         has_axis = node.op_type in OF_ATTRIBUTE
         axis = int(of(node, "axis", 1)) if has_axis else tensor.axis
         shape = known.shapes.get(node.input[0] if has_axis else x)
-        for name, what in ((scale, "scales"), (zero, "zero points")):
+        for name, title in ((scale, "scales"), (zero, "zero points")):
             if name in known.shapes and (shape is not None or axis is None):
-                check_count(node, what, known.shapes[name], shape or [], axis)
+                check_count(node, title, known.shapes[name], shape or [], axis)
 
 
 def name_of(node: "NodeProto", at: int | None) -> str:
@@ -166,7 +166,7 @@ def check_type(node: "NodeProto", x: str, zero: str, known: KnownTensors) -> Non
         )
 
 
-def check_count(node: "NodeProto", what: str, sizes: Sequence[int], shape: Sequence[int], axis: int | None) -> None:
+def check_count(node: "NodeProto", title: str, sizes: Sequence[int], shape: Sequence[int], axis: int | None) -> None:
     """Raise unless parameters are scalar, or one for each index of an axis.
 
     Raises:
@@ -176,11 +176,11 @@ def check_count(node: "NodeProto", what: str, sizes: Sequence[int], shape: Seque
     if count == 1 or len(sizes) > 1:  # of rows of a batch: their own shape says where they belong
         return
     if axis is None:
-        raise not_quantised(node, f"{what} must be one for all, there are {count}")
+        raise not_quantised(node, f"{title} must be one for all, there are {count}")
     check_axis(node, axis, shape)
     if count != shape[axis]:
         raise not_quantised(
-            node, f"{what} must be one for all or {shape[axis]}, those of axis {axis % len(shape)}, there are {count}"
+            node, f"{title} must be one for all or {shape[axis]}, those of axis {axis % len(shape)}, there are {count}"
         )
 
 
@@ -208,9 +208,9 @@ def check_blocks(node: "NodeProto", known: KnownTensors) -> None:
     if not 1 <= size <= shape[axis] or shape[axis] % size:
         raise not_quantised(node, f"block_size must divide the {shape[axis]} of axis {axis}, it is {size}")
     wanted = [each // size if number == axis % len(shape) else each for number, each in enumerate(shape)]
-    for name, what in zip(node.input[1:], ("scales", "zero points"), strict=False):
+    for name, title in zip(node.input[1:], ("scales", "zero points"), strict=False):
         if known.shapes.get(name, wanted) != wanted:
-            raise not_quantised(node, f"{what} must be {written(wanted)}, they are {written(known.shapes[name])}")
+            raise not_quantised(node, f"{title} must be {written(wanted)}, they are {written(known.shapes[name])}")
 
 
 def written(shape: Sequence[int]) -> str:

@@ -30,7 +30,7 @@ NOT_PLAIN = {"P", "sequence_lens", *PARAMETERS}  # inputs and attributes of thos
 
 def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """Rewrite a recurrent op as plain forward ones, or unroll it; return whether that was necessary."""
-    inputs = {name: given for name, given in zip(INPUTS, node.input, strict=False) if given}
+    inputs = {name: tensor for name, tensor in zip(INPUTS, node.input, strict=False) if tensor}
     if any(name not in known.shapes for name in inputs.values()):
         return False
     reversals = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}[of(node, "direction", "forward")]
@@ -52,13 +52,13 @@ def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors)
         inputs |= {name: writer.add("Transpose", inputs[name], perm=[1, 0, 2]) for name in states}
     results = []
     for index, backward in enumerate(reversals):
-        taken = {
-            name: writer.slice(given, index, index + 1, 0) if name in ROLLED and len(reversals) > 1 else given
-            for name, given in inputs.items()
+        of_direction = {
+            name: writer.slice(tensor, index, index + 1, 0) if name in ROLLED and len(reversals) > 1 else tensor
+            for name, tensor in inputs.items()
         }
-        taken["X"] = x
+        of_direction["X"] = x
         each = len(functions) // len(reversals)
-        cell = Cell(writer, node, taken, time, batch, functions[index * each : (index + 1) * each], known)
+        cell = Cell(writer, node, of_direction, time, batch, functions[index * each : (index + 1) * each], known)
         results.append(cell.plain(backward=bool(backward)) if plain else cell.steps(backward=bool(backward)))
     for number, output in enumerate(node.output):
         if output:
@@ -193,8 +193,8 @@ class Cell:
     def lstm(self, x: str, states: Sequence[str], again: str, bias: str, gaps: Sequence[str]) -> list[str]:
         """Add a step of an LSTM; gates i, o, f, c."""
         w, (h, c) = self.writer, states
-        kept = w.add("MatMul", h, again)
-        total = w.add("Add", x, w.add("Add", kept, bias) if bias else kept)
+        recurrent = w.add("MatMul", h, again)
+        total = w.add("Add", x, w.add("Add", recurrent, bias) if bias else recurrent)
         i, o, f, g = self.parts(total, 4)
         if gaps:
             i, f = (w.add("Add", gate, w.add("Mul", gap, c)) for gate, gap in ((i, gaps[0]), (f, gaps[2])))
@@ -209,10 +209,10 @@ class Cell:
         """Add a step of a GRU; gates z, r, h."""
         w, (h,) = self.writer, states
         hidden = self.known.shapes[self.node.input[2]][-1]
-        kept = w.add("MatMul", h, again)
-        kept = w.add("Add", kept, bias) if bias else kept
+        recurrent = w.add("MatMul", h, again)
+        recurrent = w.add("Add", recurrent, bias) if bias else recurrent
         zx, rx, hx = self.parts(x, 3)
-        zh, rh, hh = self.parts(kept, 3)
+        zh, rh, hh = self.parts(recurrent, 3)
         z, r = self.act(0, w.add("Add", zx, zh)), self.act(0, w.add("Add", rx, rh))
         if of(self.node, "linear_before_reset", 0):
             inner = w.add("Mul", r, hh)
@@ -225,8 +225,8 @@ class Cell:
     def rnn(self, x: str, states: Sequence[str], again: str, bias: str, _: Sequence[str]) -> list[str]:
         """Add a step of a plain RNN."""
         w = self.writer
-        kept = w.add("MatMul", states[0], again)
-        return [self.act(0, w.add("Add", x, w.add("Add", kept, bias) if bias else kept))]
+        recurrent = w.add("MatMul", states[0], again)
+        return [self.act(0, w.add("Add", x, w.add("Add", recurrent, bias) if bias else recurrent))]
 
     def one_less(self, x: str) -> str:
         """Add ``1 - x``."""

@@ -46,18 +46,22 @@ def resize_as_said(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -
     """
     x, *others = node.input
     kind = facts.kinds[x]
-    kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+    attributes = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
     lengths = facts.shapes.get(node.output[0])
-    by_scales = lengths is not None and len(others) == SCALES and kept.get(HOW) == "align_corners"
+    by_scales = lengths is not None and len(others) == SCALES and attributes.get(HOW) == "align_corners"
     is_mean = of(node, "mode", "nearest") == "linear" and np.issubdtype(dtype_of(kind), np.integer)
     if lengths is not None and by_scales:
-        others = [others[0], "", writer.numbers(*(lengths[axis] for axis in kept.get("axes", range(len(lengths)))))]
-        kept.pop("keep_aspect_ratio_policy", None)  # applies to sizes only
+        others = [
+            others[0],
+            "",
+            writer.numbers(*(lengths[axis] for axis in attributes.get("axes", range(len(lengths))))),
+        ]
+        attributes.pop("keep_aspect_ratio_policy", None)  # applies to sizes only
     if is_mean:
         real = writer.add("Cast", x, to=FLOAT)
-        writer.add("Cast", writer.add("Resize", real, *others, **kept), into=node.output[0], to=kind)
+        writer.add("Cast", writer.add("Resize", real, *others, **attributes), into=node.output[0], to=kind)
     elif by_scales:
-        writer.add("Resize", x, *others, into=node.output[0], **kept)
+        writer.add("Resize", x, *others, into=node.output[0], **attributes)
     return is_mean or by_scales
 
 
@@ -111,9 +115,9 @@ def take(writer: NodeWriter, x: str, axis: int, indices: Array) -> str:
     return writer.add("Gather", x, writer.constant(indices.astype(np.int64)), axis=axis)
 
 
-def weigh(writer: NodeWriter, given: tuple[str, int, int], coordinates: Array, rank: int) -> str:
+def weigh(writer: NodeWriter, source: tuple[str, int, int], coordinates: Array, rank: int) -> str:
     """Interpolate neighbours along an axis of a tensor, at fractional coordinates."""
-    x, axis, kind = given
+    x, axis, kind = source
     first = np.floor(coordinates)
     share = (coordinates - first).reshape([-1 if d == axis else 1 for d in range(rank)])
     parts = [(first, 1 - share), (np.ceil(coordinates), share)]

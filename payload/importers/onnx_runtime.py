@@ -54,10 +54,10 @@ def send_results(sender: Connection, path: Path, inputs: Sequence[Mapping[str, A
     signal.alarm(SECONDS)
     try:
         session = open_session(str(path))
-        results = [session.run(None, dict(given)) for given in inputs]
+        results = [session.run(None, dict(arrays)) for arrays in inputs]
     except Exception:  # an op or a dtype is not supported, or the file is rejected
         results = None
-    tensors = results is not None and all(isinstance(array, np.ndarray) for found in results for array in found)
+    tensors = results is not None and all(isinstance(array, np.ndarray) for outputs in results for array in outputs)
     sender.send(results if tensors else None)
 
 

@@ -52,7 +52,7 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
             tensor.CopyFrom(before[tensor.name])
 
 
-def check_count(what: str, tensor: "ValueInfoProto") -> None:
+def check_count(title: str, tensor: "ValueInfoProto") -> None:
     """Raise if a tensor is too large for any memory.
 
     Raises:
@@ -60,7 +60,7 @@ def check_count(what: str, tensor: "ValueInfoProto") -> None:
     """
     count = prod(dim.dim_value for dim in tensor.type.tensor_type.shape.dim)
     if count > MOST:
-        raise UnsupportedError(f"{what} {tensor.name} must have at most {MOST} numbers, it has {count}; shrink it")
+        raise UnsupportedError(f"{title} {tensor.name} must have at most {MOST} numbers, it has {count}; shrink it")
 
 
 def fill_gaps(graph: "GraphProto") -> bool:

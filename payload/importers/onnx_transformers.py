@@ -15,12 +15,12 @@ SETTLED = 18  # first opset version whose ReduceMean takes its axes as an input
 LOWEST = -3.4028234663852886e38  # score of tokens that causal attention masks: the lowest f32
 
 
-def given(node: "NodeProto", index: int) -> str:
+def input_of(node: "NodeProto", index: int) -> str:
     """Return the name of an input; empty if it is omitted."""
     return node.input[index] if index < len(node.input) else ""
 
 
-def asked(node: "NodeProto", index: int) -> str:
+def output_of(node: "NodeProto", index: int) -> str:
     """Return the name of an output; empty if it is omitted."""
     return node.output[index] if index < len(node.output) else ""
 
@@ -57,16 +57,16 @@ def root_normed(w: NodeWriter, x: str, scale: str, *, epsilon: float, known: Kno
 
 def skip_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """Rewrite SkipLayerNormalization: ``norm(x + skip + bias)``, and the sum."""
-    if not are_known(node, known) or asked(node, 1) or asked(node, 2):
+    if not are_known(node, known) or output_of(node, 1) or output_of(node, 2):
         return False
     is_simple = node.op_type.startswith("SkipSimplified")
-    x, skip, scale, shift, bias = (given(node, index) for index in range(5))
+    x, skip, scale, shift, bias = (input_of(node, index) for index in range(5))
     if is_simple:
         shift, bias = "", shift
     total = w.add("Add", x, skip)
     total = w.add("Add", total, bias) if bias else total
-    if asked(node, 3):
-        total = w.add("Identity", total, into=asked(node, 3))
+    if output_of(node, 3):
+        total = w.add("Identity", total, into=output_of(node, 3))
     epsilon = of(node, "epsilon", 1e-12)
     if is_simple:
         root_normed(w, total, scale, epsilon=epsilon, known=known, into=node.output[0])
@@ -77,7 +77,7 @@ def skip_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 def simple_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """Rewrite SimplifiedLayerNormalization: an RMS norm over the last dimension."""
-    if not are_known(node, known) or asked(node, 1):
+    if not are_known(node, known) or output_of(node, 1):
         return False
     if of(node, "axis", -1) not in (-1, len(known.shapes[node.input[0]]) - 1):
         return False
@@ -91,7 +91,7 @@ def embed_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     if not are_known(node, known):
         return False
     ids, segments, words, positions, kinds, scale, shift, mask, position_ids = (
-        given(node, index) for index in range(9)
+        input_of(node, index) for index in range(9)
     )
     batch, size = known.shapes[ids]
     width = known.shapes[words][-1]
@@ -102,15 +102,15 @@ def embed_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     total = w.add("Add", w.add("Gather", words, ids, axis=0), rows)
     if segments and kinds:
         total = w.add("Add", total, w.add("Gather", kinds, segments, axis=0))
-    if asked(node, 2):
-        total = w.add("Identity", total, into=asked(node, 2))
+    if output_of(node, 2):
+        total = w.add("Identity", total, into=output_of(node, 2))
     epsilon = of(node, "epsilon", 1e-12)
     normed(w, total, scale, shift, epsilon=epsilon, known=known, into=node.output[0])
-    if asked(node, 1) and mask:
+    if output_of(node, 1) and mask:
         shown = w.add("MatMul", w.add("Cast", mask, to=1), w.constant(np.ones(size, np.float32)))
-        w.add("Cast", shown, to=6, into=asked(node, 1))
-    elif asked(node, 1):
-        w.add("Identity", w.constant(np.zeros(batch, np.int32)), into=asked(node, 1))
+        w.add("Cast", shown, to=6, into=output_of(node, 1))
+    elif output_of(node, 1):
+        w.add("Identity", w.constant(np.zeros(batch, np.int32)), into=output_of(node, 1))
     return True
 
 
@@ -178,8 +178,8 @@ def attend(
 
 def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """Rewrite Attention, whose queries, keys and values are one product of one input."""
-    x, weights, bias, mask, past, more = (given(node, index) for index in range(6))
-    if not are_known(node, known) or past or asked(node, 1) or of(node, "do_rotary", 0) or given(node, 6):
+    x, weights, bias, mask, past, more = (input_of(node, index) for index in range(6))
+    if not are_known(node, known) or past or output_of(node, 1) or of(node, "do_rotary", 0) or input_of(node, 6):
         return False
     (batch, size, _), heads = known.shapes[x], of(node, "num_heads", 1)
     wide = known.shapes[weights][1]
@@ -195,9 +195,9 @@ def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """Rewrite MultiHeadAttention, whose queries, keys and values are separate rows (B, T, N D)."""
-    q, k, v, bias, mask, more, *others = (given(node, index) for index in range(10))
+    q, k, v, bias, mask, more, *others = (input_of(node, index) for index in range(10))
     shapes = [known.shapes.get(name, []) for name in (q, k, v)]
-    if not are_known(node, known) or any(others) or asked(node, 1) or any(len(shape) != 3 for shape in shapes):
+    if not are_known(node, known) or any(others) or output_of(node, 1) or any(len(shape) != 3 for shape in shapes):
         return False
     heads = of(node, "num_heads", 1)
     (batch, queries, _), (_, keys, width), wide = shapes[0], shapes[1], shapes[2][2]
@@ -216,7 +216,7 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
     ONNX Runtime's op has the positions as its second input, ONNX's as its last.
     """
-    names = [given(node, index) for index in range(4)]
+    names = [input_of(node, index) for index in range(4)]
     x, position_ids, cosines, sines = names if node.domain else (names[0], names[3], names[1], names[2])
     if not are_known(node, known) or of(node, "is_packed_batching", 0) or of(node, "scale", 1.0) != 1.0:
         return False
@@ -237,9 +237,9 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     is_interleaved = of(node, "interleaved", 0)
     pairs = w.reshape(rotated, batch, size, count, *((part // 2, 2) if is_interleaved else (2, part // 2)))
     axis = 4 if is_interleaved else 3
-    one, two = (w.reshape(w.slice(pairs, at, at + 1, axis), batch, size, count, part // 2) for at in (0, 1))
-    first = w.add("Sub", w.add("Mul", one, c), w.add("Mul", two, s))
-    second = w.add("Add", w.add("Mul", one, s), w.add("Mul", two, c))
+    first_half, two = (w.reshape(w.slice(pairs, at, at + 1, axis), batch, size, count, part // 2) for at in (0, 1))
+    first = w.add("Sub", w.add("Mul", first_half, c), w.add("Mul", two, s))
+    second = w.add("Add", w.add("Mul", first_half, s), w.add("Mul", two, c))
     wide = [batch, size, count, *((part // 2, 1) if is_interleaved else (1, part // 2))]
     joined = w.add("Concat", w.reshape(first, *wide), w.reshape(second, *wide), axis=axis)
     rotated_rows = w.reshape(joined, batch, size, count, part)

@@ -51,9 +51,11 @@ def check_types(node: "NodeProto", known: KnownTensors) -> None:
     Raises:
         UnsupportedError: An input has a type that is not allowed, or inputs of one type variable have different types.
     """
-    taken = inputs_taken(node.op_type, known.version)
+    accepted = inputs_taken(node.op_type, known.version)
     first = dict[str, tuple[str, str]]()
-    for name, (variable, kinds) in zip(node.input, chain(taken, repeat(taken[-1]) if taken else ()), strict=False):
+    for name, (variable, kinds) in zip(
+        node.input, chain(accepted, repeat(accepted[-1]) if accepted else ()), strict=False
+    ):
         kind = kind_name(known.kinds.get(name, 0)) if name else ""
         if not kind:
             continue

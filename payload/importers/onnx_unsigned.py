@@ -142,14 +142,14 @@ def widen_unsigned(model: "ModelProto", weights: dict[str, Array]) -> None:
     fix_sizes(model, {}, weights)
 
 
-def check_kind(what: str, kind: int) -> None:
+def check_kind(name: str, kind: int) -> None:
     """Raise for unsigned types that cannot be widened, or are narrower than 8 bits.
 
     Raises:
         UnsupportedError: The element type is in `REFUSED`.
     """
     if kind in REFUSED:
-        raise cannot_lower(what, f"{REFUSED[kind]} is not known; cast it in the model")
+        raise cannot_lower(name, f"{REFUSED[kind]} is not known; cast it in the model")
 
 
 def reads_unsigned_inside(node: "NodeProto") -> bool:

@@ -80,13 +80,13 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
                 del folded[name], known[name]
     is_any = len(left) < len(graph.node)
     used = {name for node in left for name in inputs_of(node)} | {output.name for output in graph.output}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    kept += [numpy_helper.from_array(value, name) for name, value in folded.items() if name in used]
+    initializers = [tensor for tensor in graph.initializer if tensor.name in used]
+    initializers += [numpy_helper.from_array(value, name) for name, value in folded.items() if name in used]
     inputs = [tensor for tensor in graph.input if tensor.name in used or tensor.name not in weights]
     for name in weights.keys() - used:
         del weights[name]
     replace_all(graph.node, left)
-    replace_all(graph.initializer, kept)
+    replace_all(graph.initializer, initializers)
     replace_all(graph.input, inputs)
     return is_any
 
@@ -134,21 +134,21 @@ def fold(
     return values if all(value.size <= most for value in values) else None
 
 
-def size_asked(node: "NodeProto", given: Sequence[Array | None]) -> float:
+def size_asked(node: "NodeProto", inputs: Sequence[Array | None]) -> float:
     """Return the number of result elements that a node's inputs request; 0 for ops whose inputs request no size.
 
     Args:
         node: Node to examine.
-        given: Values of its inputs, in order; `None` for an omitted one.
+        inputs: Values of its inputs, in order; `None` for an omitted one.
     """
-    numbers = [[float(number) for number in value.flat[:MOST_RANK]] if value is not None else [] for value in given]
+    numbers = [[float(number) for number in value.flat[:MOST_RANK]] if value is not None else [] for value in inputs]
     if node.op_type == "Range":
         (start,), (end,), (step,) = numbers
         return (end - start) / step
     if node.op_type == "ConstantOfShape":
         return prod(numbers[0])
-    if node.op_type in ("Expand", "Tile") and given[0] is not None:
-        return given[0].size * prod(numbers[1]) if node.op_type == "Tile" else prod(numbers[1])
+    if node.op_type in ("Expand", "Tile") and inputs[0] is not None:
+        return inputs[0].size * prod(numbers[1]) if node.op_type == "Tile" else prod(numbers[1])
     return 0.0
 
 
@@ -175,10 +175,10 @@ def take_weights(graph: "GraphProto", mapped: Mapping[str, Array] = MappingProxy
     from onnx import helper  # noqa: PLC0415
 
     names = set(weights_of(graph))
-    taken = [tensor for tensor in graph.initializer if tensor.name in names]
+    tensors = [tensor for tensor in graph.initializer if tensor.name in names]
     inputs = [tensor for tensor in graph.input if tensor.name not in names]  # old models list weights there too
-    inputs += [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in taken]
-    values = {t.name: mapped[t.name] if t.name in mapped else to_array(t) for t in taken}
+    inputs += [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in tensors]
+    values = {t.name: mapped[t.name] if t.name in mapped else to_array(t) for t in tensors}
     replace_all(graph.input, inputs)
     replace_all(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in names])
     return values

@@ -40,11 +40,11 @@ class Phases:
         return min(self.stride, self.kernel)
 
 
-def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: int) -> Phases | None:
+def phases_of(length: int, kernel: int, stride: int, pads: Sequence[int], more: int) -> Phases | None:
     """Return the phases of a dimension; `None` if dense convolutions would not read all of the input.
 
     Args:
-        given: Size of the input.
+        length: Size of the input.
         kernel: Size of the kernel.
         stride: Stride.
         pads: Positions cropped before and after.
@@ -59,14 +59,14 @@ def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: i
         True
     """
     taps = -(-kernel // stride)
-    size = (given - 1) * stride + kernel + more - sum(pads)
+    size = (length - 1) * stride + kernel + more - sum(pads)
     first, last = pads[0] // stride, (pads[0] + size - 1) // stride
-    around = (taps - 1 - first, last - given + 1)
-    if kernel % stride and taps > 1 and around[0] == 0:
+    padding = (taps - 1 - first, last - length + 1)
+    if kernel % stride and taps > 1 and padding[0] == 0:
         return None  # some phases do not read the first element
-    if min(around) < 0 or last > given + taps - 2:
+    if min(padding) < 0 or last > length + taps - 2:
         return None
-    return Phases(stride, kernel, first, around, pads[0] - stride * first, size)
+    return Phases(stride, kernel, first, padding, pads[0] - stride * first, size)
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,12 @@ def write_scan(scan: "Operation") -> "Value":
     from torch_mlir.ir import IntegerAttr  # noqa: PLC0415
 
     kind, axis = scan.results[0].type, IntegerAttr(scan.attributes["dimension"]).value
-    around = [dim for dim in range(kind.rank) if dim != axis]
-    beside = max((dim for dim in around if kind.shape[dim] > 1), default=None)
+    others = [dim for dim in range(kind.rank) if dim != axis]
+    beside = max((dim for dim in others if kind.shape[dim] > 1), default=None)
     counts = OF_COLUMNS if beside is not None and beside > axis else OF_ROWS
     if beside is not None:
-        around.append(around.pop(around.index(beside)))
-    pieces = {dim: cut(kind.shape[dim], counts if dim == beside else (1,)) for dim in around}
+        others.append(others.pop(others.index(beside)))
+    pieces = {dim: cut(kind.shape[dim], counts if dim == beside else (1,)) for dim in others}
     return loop_around(scan, axis, pieces, {}, tensor.empty(kind.shape, kind.element_type))
 
 
