@@ -81,12 +81,12 @@ class Outline:
 
     Attributes:
         module: Module with only that function.
-        given: Values that the function's arguments stand for.
+        values: Values that the function's arguments stand for.
         after: Operation that followed the run.
     """
 
     module: ir.Module
-    given: list[ir.Value]
+    values: list[ir.Value]
     after: ir.Operation
 
     @classmethod
@@ -126,7 +126,7 @@ class Outline:
     def put_back(self) -> None:
         """Inline the function's ops where the run was."""
         block = self.function.regions[0].blocks[0]
-        for argument, value in zip(list(block.arguments), self.given, strict=True):
+        for argument, value in zip(list(block.arguments), self.values, strict=True):
             argument.replace_all_uses_with(value)
         for op in list(block.operations)[:-1]:
             op.operation.move_before(self.after)
@@ -190,13 +190,13 @@ def replace_in(ops: list[ir.Operation], old: ir.Value, new: ir.Value) -> None:
         op.replace_uses_of_with(old, new)
 
 
-def check_apart(given: list[ir.Value], written: list[ir.Value]) -> None:
+def check_apart(values: list[ir.Value], written: list[ir.Value]) -> None:
     """Check that no written buffer may alias another: upstream's passes assume distinct, row-major buffers.
 
     Raises:
         CompileError: Stage ``transform``; there is such a buffer.
     """
-    memory = [value for value in given if is_memory(value)]
+    memory = [value for value in values if is_memory(value)]
     for value in memory:
         buffer_type = ir.MemRefType(value.type)
         has_layout = buffer_type.affine_map != ir.AffineMap.get_identity(buffer_type.rank)
