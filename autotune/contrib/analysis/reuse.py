@@ -62,14 +62,14 @@ def lines_touched(access: Operand, sizes: Sequence[int], outermost: int) -> floa
     return float(stretches * ceil(stretch / LINE))
 
 
-def misses(found: Sequence[Reuse], lines: float) -> float:
+def misses(reuses: Sequence[Reuse], lines: float) -> float:
     """Return the number of misses of an LRU cache with the given number of lines, including first touches."""
-    return sum(reuse.count for reuse in found if reuse.lines > lines)
+    return sum(reuse.count for reuse in reuses if reuse.lines > lines)
 
 
-def first_touches(found: Sequence[Reuse]) -> float:
+def first_touches(reuses: Sequence[Reuse]) -> float:
     """Return the number of distinct lines touched."""
-    return found[-1].count
+    return reuses[-1].count
 
 
 def fetched(ops: Sequence[ProgramOp], lines: float) -> list[float]:

@@ -11,16 +11,18 @@ from autotune.reports.sections.blocks import Block, DataTable, Gallery, Notes, S
 ANCHOR, TITLE = "analysis", "What can be known before it runs"
 
 
-def analysed(found: Analysis) -> Section:
+def analysed(analysis: Analysis) -> Section:
     """Return the section of a program's analyses."""
     arena: list[Block] = []
-    if found.plan is not None and found.plan.buffers:
-        arena.append(Gallery([draw_arena(found.payload, found.plan)]))
+    if analysis.plan is not None and analysis.plan.buffers:
+        arena.append(Gallery([draw_arena(analysis.payload, analysis.plan)]))
     sentences = (
-        [f"Predicted misses beside a simulation of small cases: {agreement_of(found)}."] if found.agreements else []
+        [f"Predicted misses beside a simulation of small cases: {agreement_of(analysis)}."]
+        if analysis.agreements
+        else []
     )
-    notes = [found.facts.why_not] if found.facts.why_not else []
-    blocks = [*arena, ops_table(found), fusion_table(found), values_table(found), cache_table(found)]
+    notes = [analysis.facts.why_not] if analysis.facts.why_not else []
+    blocks = [*arena, ops_table(analysis), fusion_table(analysis), values_table(analysis), cache_table(analysis)]
     return Section(ANCHOR, TITLE, [*blocks, Notes([*sentences, *notes])])
 
 
@@ -35,7 +37,7 @@ def bytes_cell(count: float) -> TableCell:
     return TableCell(size(count), count)
 
 
-def ops_table(found: Analysis) -> DataTable:
+def ops_table(analysis: Analysis) -> DataTable:
     """Build the table of arithmetic operations and bytes by operation."""
     rows = [
         [
@@ -45,23 +47,23 @@ def ops_table(found: Analysis) -> DataTable:
             TableCell(f"{op.arithmetic / 1e6:.3g}", op.arithmetic),
             bytes_cell(op.bytes),
         ]
-        for op in found.facts.ops
+        for op in analysis.facts.ops
     ]
     return table("Operations and bytes, by op of the text.", ("op", "gives", "runs", "Mflop", "bytes"), rows)
 
 
-def fusion_table(found: Analysis) -> DataTable:
+def fusion_table(analysis: Analysis) -> DataTable:
     """Build the table of values that are not fused with their consumer, by reason."""
-    reasons = reasons_of(found.facts.edges)
+    reasons = reasons_of(analysis.facts.edges)
     rows = [[TableCell(why), TableCell(", ".join(pairs), len(pairs))] for why, pairs in reasons.items()]
-    together = sum(not edge.why_apart for edge in found.facts.edges)
-    caption = f"{together} of {len(found.facts.edges)} values between ops are fused with their consumer; others not:"
+    together = sum(not edge.why_apart for edge in analysis.facts.edges)
+    caption = f"{together} of {len(analysis.facts.edges)} values between ops are fused with their consumer; others not:"
     return table(caption, ("why", "between ops"), rows)
 
 
-def values_table(found: Analysis) -> DataTable:
+def values_table(analysis: Analysis) -> DataTable:
     """Build the table of value ranges and the precision that each value needs."""
-    by_number = {op.number: op for op in found.facts.ops}
+    by_number = {op.number: op for op in analysis.facts.ops}
     rows = [
         [
             TableCell(name(by_number[value.op]).strip()),
@@ -70,7 +72,7 @@ def values_table(found: Analysis) -> DataTable:
             *(TableCell("-") for _ in range(2 - len(value.errors))),
             TableCell(needed(value)),
         ]
-        for value in found.facts.values
+        for value in analysis.facts.values
     ]
     caption = (
         f"Values seen in float64, seed 0; needed to leave outputs within {ENOUGH:.1%} when this value alone is rounded."
@@ -78,15 +80,15 @@ def values_table(found: Analysis) -> DataTable:
     return table(caption, ("op", "smallest", "largest", "bf16 error", "f16 error", "needs"), rows)
 
 
-def cache_table(found: Analysis) -> DataTable:
+def cache_table(analysis: Analysis) -> DataTable:
     """Build the table of reuse distances and the bytes that each cache fetches."""
-    heads = ("op", "accesses by distance", *(f"{cache.name}, {size(cache.bytes)}" for cache in found.caches))
+    heads = ("op", "accesses by distance", *(f"{cache.name}, {size(cache.bytes)}" for cache in analysis.caches))
     rows = [
         [
             TableCell(name(op).strip()),
             TableCell(shares(distances)),
-            *(bytes_cell(c.fetched[index]) for c in found.caches),
+            *(bytes_cell(c.fetched[index]) for c in analysis.caches),
         ]
-        for index, (op, distances) in enumerate(zip(found.facts.ops, found.reuses, strict=True))
+        for index, (op, distances) in enumerate(zip(analysis.facts.ops, analysis.reuses, strict=True))
     ]
     return table("How far apart two uses of a line are in plain loops, and bytes fetched in a call.", heads, rows)

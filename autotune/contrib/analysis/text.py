@@ -30,16 +30,16 @@ def analyse_and_describe(
     return describe_analysis(analyse_program(payload, text, candidate, tasks, machine))
 
 
-def describe_analysis(found: Analysis) -> str:
+def describe_analysis(analysis: Analysis) -> str:
     """Return all sections as text, separated by blank lines."""
     sections = (ops_section, fusion_section, values_section, arena_section, reuse_section)
-    return "\n\n".join("\n".join(line.rstrip() for line in section(found)) for section in sections)
+    return "\n\n".join("\n".join(line.rstrip() for line in section(analysis)) for section in sections)
 
 
-def ops_section(found: Analysis) -> Iterator[str]:
+def ops_section(analysis: Analysis) -> Iterator[str]:
     """Yield the lines on shapes, operations that depend on no input, and arithmetic and bytes by operation."""
-    facts = found.facts
-    yield f"# {short(found.payload, 40)}: operations and bytes, by op of the text"
+    facts = analysis.facts
+    yield f"# {short(analysis.payload, 40)}: operations and bytes, by op of the text"
     yield f"{plural(facts.static, 'tensor')} of inferred shape, {len(facts.open)} with a size known at run time only"
     yield from wrapped(facts.open) if facts.open else ()
     known = Counter(op.depends for op in facts.ops)
@@ -65,9 +65,9 @@ def short(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 8]}..{text[-6:]}"
 
 
-def fusion_section(found: Analysis) -> Iterator[str]:
+def fusion_section(analysis: Analysis) -> Iterator[str]:
     """Yield the lines on fused values, and on the reasons why others are not fused."""
-    facts = found.facts
+    facts = analysis.facts
     together = sum(not edge.why_apart for edge in facts.edges)
     yield "# fusion: which values never leave a block of rows, and why the others do"
     yield f"{plural(facts.before, 'op')} of the payload became {len(facts.ops)}: element-wise neighbours are one"
@@ -75,7 +75,7 @@ def fusion_section(found: Analysis) -> Iterator[str]:
     for why, pairs in reasons_of(facts.edges).items():
         yield f"apart, {why}:"
         yield from wrapped(pairs)
-    for tag, config in found.configs.items():
+    for tag, config in analysis.configs.items():
         if config is not None and "fuse" in config:
             chosen = "fused" if config["fuse"] else "one after the other, as its schedule chooses"
             yield f"task {short(tag, 28)}: {chosen}"
@@ -101,17 +101,17 @@ def wrapped(words: Sequence[str], indent: str = "  ") -> Iterator[str]:
     yield line
 
 
-def values_section(found: Analysis) -> Iterator[str]:
+def values_section(analysis: Analysis) -> Iterator[str]:
     """Yield the lines on value ranges and the precision that each value needs."""
     yield "# values: seen in one evaluation in float64 on the payload's inputs, seed 0"
     yield "needs: the narrowest of bf16, f16 and f32 that it alone can be rounded to, with"
     yield f"all outputs within {ENOUGH:.1%} of their largest; errors are shares of that"
-    if found.facts.why_not:
-        yield short(f"not all is known: {found.facts.why_not}", 80)
+    if analysis.facts.why_not:
+        yield short(f"not all is known: {analysis.facts.why_not}", 80)
     yield ""
     yield f"{'op':<16} {'smallest':>10} {'largest':>10} {'least |x|':>10} {'bf16 error':>11} {'f16 error':>10}  needs"
-    by_number = {op.number: op for op in found.facts.ops}
-    for value in found.facts.values:
+    by_number = {op.number: op for op in analysis.facts.ops}
+    for value in analysis.facts.values:
         errors = dict(value.errors)
         cells = [f"{errors[kind]:.1e}" if kind in errors else "-" for kind in ("bf16", "f16")]
         line = f"{name(by_number[value.op]):<16} {value.low:>10.3g} {value.high:>10.3g} {value.least:>10.2g}"
@@ -125,9 +125,9 @@ def needed(value: ValueFacts) -> str:
     return next((kind for kind, error in value.errors if error <= ENOUGH), "f32")
 
 
-def arena_section(found: Analysis) -> Iterator[str]:
+def arena_section(analysis: Analysis) -> Iterator[str]:
     """Yield the map of the arena and its summary."""
-    plan = found.plan
+    plan = analysis.plan
     yield "# arena: bytes upwards, steps of the compiled program to the right"
     if plan is None or not plan.buffers:
         yield "no buffer lies in an arena: " + (
@@ -143,22 +143,22 @@ def arena_section(found: Analysis) -> Iterator[str]:
         yield f"{'top ' if number == 0 else '  0 ' if number == MAP_HEIGHT - 1 else '    '}|{line}"
 
 
-def reuse_section(found: Analysis) -> Iterator[str]:
+def reuse_section(analysis: Analysis) -> Iterator[str]:
     """Yield the lines on reuse distances, cache traffic, and the agreement with a simulation."""
     yield "# reuse: how far apart two uses of a line are, in plain loops, unscheduled"
     yield f"{'op':<16} share of accesses at a distance"
-    for op, distances in zip(found.facts.ops, found.reuses, strict=True):
+    for op, distances in zip(analysis.facts.ops, analysis.reuses, strict=True):
         yield f"{name(op):<16} {shares(distances)}"
     yield ""
     yield "bytes that each cache fetches in a call, the calls before it counted in"
-    yield f"{'op':<16} {'touched':>10} " + " ".join(f"{f'{c.name} {size(c.bytes)}':>14}" for c in found.caches)
-    for index, op in enumerate(found.facts.ops):
-        cells = " ".join(f"{size(cache.fetched[index]):>14}" for cache in found.caches)
+    yield f"{'op':<16} {'touched':>10} " + " ".join(f"{f'{c.name} {size(c.bytes)}':>14}" for c in analysis.caches)
+    for index, op in enumerate(analysis.facts.ops):
+        cells = " ".join(f"{size(cache.fetched[index]):>14}" for cache in analysis.caches)
         yield f"{name(op):<16} {size(op.bytes * op.trips):>10} {cells}"
-    totals = " ".join(f"{size(sum(cache.fetched)):>14}" for cache in found.caches)
-    yield f"{'all':<16} {size(sum(op.bytes * op.trips for op in found.facts.ops)):>10} {totals}"
+    totals = " ".join(f"{size(sum(cache.fetched)):>14}" for cache in analysis.caches)
+    yield f"{'all':<16} {size(sum(op.bytes * op.trips for op in analysis.facts.ops)):>10} {totals}"
     yield ""
-    yield from agreement_lines(found)
+    yield from agreement_lines(analysis)
 
 
 def shares(distances: Sequence[Reuse]) -> str:
@@ -173,26 +173,26 @@ def shares(distances: Sequence[Reuse]) -> str:
     return ", ".join(texts)
 
 
-def agreement_of(found: Analysis) -> str:
+def agreement_of(analysis: Analysis) -> str:
     """Return a sentence on the difference between predicted and simulated miss rates."""
-    worst = [case.worst for case in found.agreements]
-    tried = sum(len(case.caches) for case in found.agreements)
+    worst = [case.worst for case in analysis.agreements]
+    tried = sum(len(case.caches) for case in analysis.agreements)
     return (
         f"{plural(len(worst), 'op')}, {tried} caches: the share of accesses that miss differs by "
         f"{median(worst):.1%} for half of the ops, {max(worst):.1%} at worst"
     )
 
 
-def agreement_lines(found: Analysis) -> Iterator[str]:
+def agreement_lines(analysis: Analysis) -> Iterator[str]:
     """Yield the table of predicted and simulated small cases, the largest differences first."""
-    if not found.agreements:
+    if not analysis.agreements:
         return
     yield "predicted misses beside a simulation of every address of small cases, in caches"
     yield "of 8 lines and up"
-    yield from wrapped(agreement_of(found).split(), "")
+    yield from wrapped(agreement_of(analysis).split(), "")
     yield f"{'the worst':<16} {'loops':<20} {'off by':>7} {'over LRU':>9} {f'over {WAYS} ways':>12}"
-    by_number = {op.number: op for op in found.facts.ops}
-    for case in sorted(found.agreements, key=lambda case: -case.worst)[:MOST_CASES]:
+    by_number = {op.number: op for op in analysis.facts.ops}
+    for case in sorted(analysis.agreements, key=lambda case: -case.worst)[:MOST_CASES]:
         in_ways = sum(case.predicted) / max(1, sum(case.in_ways))
         loops = "x".join(map(str, case.sizes))
         yield f"{name(by_number[case.op]):<16} {loops:<20} {case.worst:>7.1%} {case.total:>9.3f} {in_ways:>12.3f}"
