@@ -174,11 +174,11 @@ def broken_constraints(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
         yield f"must hold {', '.join(sorted(KEYS))} alone, it has {name!r}"
     if not isinstance(data.get("symbol"), str) or identifier(data["symbol"]) != data["symbol"]:
         yield f"must name the function as symbol, a name of C; got {data.get('symbol')!r}"
-    given = [name for name in ("source", "object") if name in data]
-    if len(given) != 1 or not isinstance(data[given[0]], str):
+    files = [name for name in ("source", "object") if name in data]
+    if len(files) != 1 or not isinstance(data[files[0]], str):
         yield "must name one file of C as source, or one object"
-    elif not (folder / data[given[0]]).is_file():
-        yield f"must name a file beside it, {data[given[0]]} is none"
+    elif not (folder / data[files[0]]).is_file():
+        yield f"must name a file beside it, {data[files[0]]} is none"
     if not all(isinstance(each, str) for each in data.get("flags", ())):
         yield f"must list flags as texts, got {data['flags']!r}"
     yield from broken_constraints_of_task(data)
@@ -205,10 +205,10 @@ def broken_constraints_of_task(data: Mapping[str, Any]) -> Iterator[str]:
     for name in data.get("pass", ()):
         if name not in SIZES:
             yield f"must pass sizes of {', '.join(SIZES)}, got {name!r}"
-    for name, given in computes.get("sizes", {}).items():
-        bounds = given if isinstance(given, dict) else {"least": given}
+    for name, bound_or_size in computes.get("sizes", {}).items():
+        bounds = bound_or_size if isinstance(bound_or_size, dict) else {"least": bound_or_size}
         if name not in SIZES or not bounds.keys() <= BOUNDS or not all(is_size(bound) for bound in bounds.values()):
-            pair = f"{name} = {given!r}"
+            pair = f"{name} = {bound_or_size!r}"
             yield f"must bound sizes {', '.join(SIZES)} by a number or {', '.join(sorted(BOUNDS))}; got {pair}"
 
 
@@ -225,10 +225,13 @@ def broken_terms(product: Contraction, computes: Mapping[str, Any]) -> Iterator[
     for name in ("transposed_a", "transposed_b"):
         if getattr(product, name) != computes.get(name, False):
             yield f"is for {name} = {str(computes.get(name, False)).lower()}"
-    for name, given in computes.get("sizes", {}).items():
-        size, bounds = getattr(product, name), given if isinstance(given, dict) else {"least": given, "most": given}
+    for name, required in computes.get("sizes", {}).items():
+        size, bounds = (
+            getattr(product, name),
+            required if isinstance(required, dict) else {"least": required, "most": required},
+        )
         if not bounds.get("least", 1) <= size <= bounds.get("most", size) or size % bounds.get("multiple_of", 1):
-            yield f"is for {name} = {given}, this has {size}"
+            yield f"is for {name} = {required}, this has {size}"
 
 
 def sizes_of(product: Contraction | None) -> dict[str, int]:

@@ -58,7 +58,7 @@ def write_llvm(tvm: Any, module: Any, target: Any, names: Sequence[str]) -> str:
     body = BODY.search(text)
     if body is None:
         raise CompileError("lower", "TVM must write a function of pointers, main_compute_, it does not")
-    call = f"call fastcc {body[1]} @main_compute_({', '.join(given(PARAMETER.findall(body[2]), names))})"
+    call = f"call fastcc {body[1]} @main_compute_({', '.join(call_operands(PARAMETER.findall(body[2]), names))})"
     text = text[: body.start()] + unaligned(text[body.start() :])
     for name, ours in (("Alloc", "take"), ("Free", "give")):
         text = re.sub(
@@ -92,7 +92,7 @@ def bytes_asked(text: str) -> int:
     return sum(-(-int(size) // ALIGNMENT) * ALIGNMENT for size in sizes)
 
 
-def given(parameters: Sequence[tuple[str, str]], names: Sequence[str]) -> Iterator[str]:
+def call_operands(parameters: Sequence[tuple[str, str]], names: Sequence[str]) -> Iterator[str]:
     """Yield the call operands of TVM's internal function: arrays by name, and 0 for the device number.
 
     Args:

@@ -157,19 +157,19 @@ class Workshop:
         Raises:
             CompileError: Stage ``transform``; the decisions are inconsistent.
         """
-        found = self.sketches(task)
+        sketches = self.sketches(task)
         number = int(config[SKETCH])
-        schedule = self._tvm.s_tir.Schedule(found.module, debug_mask="none")
-        values = [each.of(config[each.knob.name]) for each in found.decisions[number]]
+        schedule = self._tvm.s_tir.Schedule(sketches.module, debug_mask="none")
+        values = [each.of(config[each.knob.name]) for each in sketches.decisions[number]]
         positions = count()
 
         def decide(instruction: Any, _inputs: Any, _attributes: Any, decision: Any) -> Any:  # noqa: ANN401
             return values[next(positions)] if instruction.kind.name in KINDS else decision
 
-        found.traces[number].apply_to_schedule(schedule, remove_postproc=False, decision_provider=decide)
-        for process in found.context.space_generator.postprocs:
+        sketches.traces[number].apply_to_schedule(schedule, remove_postproc=False, decision_provider=decide)
+        for process in sketches.context.space_generator.postprocs:
             if not process.apply(schedule):
                 raise CompileError("transform", f"{process} must take what the decisions make, it refuses")
-        text = write_llvm(self._tvm, schedule.mod, self._target, found.arrays)
+        text = write_llvm(self._tvm, schedule.mod, self._target, sketches.arrays)
         maker = f"apache-tvm {self._tvm.__version__} for {self._target}"
         return MadeObject(SYMBOL, text.encode(), (), maker, str(schedule.mod))
