@@ -88,8 +88,8 @@ class RemoteBench:
         request = SlotRequest(method, arguments)
         for _ in range(MACHINES):
             done: SimpleQueue[object] = SimpleQueue()
-            what = "race" if method == "evaluate" else method
-            future = self.team.cluster.submit(request, self.team.slot, [self.address], what)
+            label = "race" if method == "evaluate" else method
+            future = self.team.cluster.submit(request, self.team.slot, [self.address], label)
             future.add_done_callback(done.put)
             while not self.is_heard(done):
                 if all(member.address != self.address for member in self.team.members):

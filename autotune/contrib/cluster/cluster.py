@@ -200,14 +200,16 @@ class Cluster(Closing):
         answers = self.do(lambda client: client.run(facts, workers=list(addresses), on_error="return"))
         return dict(answers)
 
-    def submit(self, request: SlotRequest, slot: Slot, addresses: Sequence[str] = (), what: str = "measure") -> Untyped:
+    def submit(
+        self, request: SlotRequest, slot: Slot, addresses: Sequence[str] = (), label: str = "measure"
+    ) -> Untyped:
         """Submit a request to a slot of a kind; return Dask's future of an encoded `Delivery`.
 
         Args:
             request: Request to perform.
             slot: Any slot of the wanted kind.
             addresses: Workers that may perform it; empty for all of the kind.
-            what: Label of the task on Dask's dashboard.
+            label: Label of the task on Dask's dashboard.
 
         Raises:
             MachineError: The scheduler is gone.
@@ -217,7 +219,7 @@ class Cluster(Closing):
             lambda client: client.submit(
                 perform,
                 data,
-                key=f"{what}-{uuid4().hex}",
+                key=f"{label}-{uuid4().hex}",
                 resources={slot.kind: 1},
                 workers=list(addresses) or None,
                 allow_other_workers=False,
@@ -279,8 +281,10 @@ def check_scheduler(name: str, where: str, forms: str = FORMS) -> None:
         OptionError: The text is neither.
     """
     if "://" not in where and os.path.isfile(where):
-        if not is_address(held := address_in(where)):
-            raise OptionError(f"{name} must be {forms}; {where} must hold an address, got {held!r:.100}; wait for it")
+        if not is_address(address := address_in(where)):
+            raise OptionError(
+                f"{name} must be {forms}; {where} must hold an address, got {address!r:.100}; wait for it"
+            )
     elif not is_address(where):
         raise OptionError(f"{name} must be {forms}; got {where!r:.200}")
 

@@ -72,7 +72,7 @@ def take_cores(cores: Sequence[int], threads: int, stack: ExitStack) -> tuple[in
     Raises:
         MachineError: Fewer cores are free.
     """
-    taken: list[int] = []
+    reserved: list[int] = []
     with ExitStack() as reservations:
         for core in reversed(cores):
             reservation = reservations.enter_context(socket.socket(socket.AF_UNIX))
@@ -80,13 +80,13 @@ def take_cores(cores: Sequence[int], threads: int, stack: ExitStack) -> tuple[in
                 reservation.bind(f"\0autotune core {core}")
             except OSError:
                 continue
-            taken.append(core)
-            if len(taken) == threads:
+            reserved.append(core)
+            if len(reserved) == threads:
                 stack.enter_context(reservations.pop_all())
-                keep_tuners_off(taken, stack)
-                return tuple(sorted(taken))
+                keep_tuners_off(reserved, stack)
+                return tuple(sorted(reserved))
     raise MachineError(
-        f"a slot needs {threads} core(s) of its own, {len(taken)} of {len(cores)} are free; "
+        f"a slot needs {threads} core(s) of its own, {len(reserved)} of {len(cores)} are free; "
         "start fewer slots on this machine, or end what holds them"
     )
 

@@ -30,8 +30,8 @@ def tune_on_cluster(arguments: Arguments) -> None:
     check_options(options)
     check_names(options)
     machines = open_machines(arguments["cluster"], arguments["kind"], options.threads, options.timeout)
-    given = {name: arguments[name] for name in ("store", "bundle", "as_json")}
-    tune_by_measuring(arguments["payloads"], options, machines, **given)
+    output = {name: arguments[name] for name in ("store", "bundle", "as_json")}
+    tune_by_measuring(arguments["payloads"], options, machines, **output)
 
 
 def check_options(options: "TuneOptions") -> None:
@@ -121,13 +121,13 @@ def examine_machines(arguments: Arguments) -> None:
         raise typer.Exit(1)
 
 
-def show_members(found: "Sequence[MemberDiagnosis]") -> None:
+def show_members(diagnoses: "Sequence[MemberDiagnosis]") -> None:
     """Print the diagnosis of every machine of a cluster."""
     from autotune.cli.layout import show_facts, show_sentence
     from autotune.reports.format import out, plural
 
     console = out()
-    for each in found:
+    for each in diagnoses:
         facts = {"worker": f"{each.address} on {each.host}"}
         if each.machine is not None:
             m = each.machine
@@ -147,8 +147,8 @@ def show_members(found: "Sequence[MemberDiagnosis]") -> None:
             show_sentence(console, f"wrong: {sentence}", 2)
         for sentence in each.advice:
             show_sentence(console, f"advice: {sentence}", 2)
-    used = sum(not each.wrong for each in found)
-    show_sentence(console, f"{plural(len(found), 'slot')}, {used} can be used")
+    used = sum(not each.wrong for each in diagnoses)
+    show_sentence(console, f"{plural(len(diagnoses), 'slot')}, {used} can be used")
 
 
 TUNE = VerbOption(

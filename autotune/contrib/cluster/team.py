@@ -160,13 +160,13 @@ class Team:
         results = evaluations(value_of(delivery), count) or no_evaluation(count, "its slot")
         return [self.normalised(each, delivery.address) for each in results]
 
-    def normalised(self, found: Evaluation, address: str) -> Evaluation:
+    def normalised(self, evaluation: Evaluation, address: str) -> Evaluation:
         """Return an evaluation whose quiet reference time is the minimum over all machines of the team so far."""
-        samples = found.samples
+        samples = evaluation.samples
         if samples is None or not samples.quiet_reference:
-            return found
+            return evaluation
         self._quiet[address] = samples.quiet_reference
-        return replace(found, samples=replace(samples, quiet_reference=min(self._quiet.values())))
+        return replace(evaluation, samples=replace(samples, quiet_reference=min(self._quiet.values())))
 
     def delivered(self, future: Untyped, request: SlotRequest) -> Delivery | None:
         """Return the answer of a slot; `None` if Dask gave up because several workers died while they ran the request.
@@ -226,9 +226,11 @@ def compare(members: Sequence[ClusterMember]) -> tuple[list[ClusterMember], list
     for host, over in slower.items():
         noise = floors[host]
         if max(over) > SLOW:
-            what = "computes" if over[0] == max(over) else "reads memory"
+            fault = "computes" if over[0] == max(over) else "reads memory"
             out.add(host)
-            sentences.append(f"machine {host} is left out: it {what} {max(over):.2f} x slower than another of its kind")
+            sentences.append(
+                f"machine {host} is left out: it {fault} {max(over):.2f} x slower than another of its kind"
+            )
         elif noise > NOISY > calmest:
             out.add(host)
             sentences.append(f"machine {host} is left out: two measurements of one program differ by {noise:.0%} there")
