@@ -141,12 +141,14 @@ def measured_in(location: str | Path, payload: str | None) -> Iterator[TaskTimes
     """Yield the trials of a store or a recording, task by task."""
     if is_recording(location):
         recording = read_recording(location)
-        found = recording.trials_by_values
-        kept = [(trial, recording.seconds_of(found[recording.values_of(trial.config)])) for trial in recording.trials]
+        by_values = recording.trials_by_values
+        timed = [
+            (trial, recording.seconds_of(by_values[recording.values_of(trial.config)])) for trial in recording.trials
+        ]
         family = load_family(recording.family)
         whole = family.space(recording.task, recording.machine)
         space = Space(recording.knobs, whole.constraints, whole.conditions)
-        yield TaskTimes(recording.payload, recording.task, family, recording.machine, space, *apart(kept))
+        yield TaskTimes(recording.payload, recording.task, family, recording.machine, space, *apart(timed))
         return
     with Store.read(location) as store:
         sweeps = [sweep for sweep in store.sweeps() if payload in (None, sweep.about["payload"]) and sweep.recorded]
@@ -160,14 +162,14 @@ def measured_of(sweep: Sweep) -> TaskTimes:
     own = own_in(about)
     task = find_task(str(about["payload"]), str(about["task"]), own, rules_in(about))
     family = own or load_family(sweep.recorded[0].family)
-    kept = [(trial, sweep.records.get(trial.twin, trial).seconds) for trial in sweep.trials()]
-    return TaskTimes(str(about["payload"]), task, family, machine, family.space(task, machine), *apart(kept))
+    timed = [(trial, sweep.records.get(trial.twin, trial).seconds) for trial in sweep.trials()]
+    return TaskTimes(str(about["payload"]), task, family, machine, family.space(task, machine), *apart(timed))
 
 
-def apart(kept: Sequence[tuple[Trial, float | None]]) -> tuple[Times, Times]:
+def apart(timed: Sequence[tuple[Trial, float | None]]) -> tuple[Times, Times]:
     """Separate configs and times of trials from those of duplicates."""
     times: tuple[Times, Times] = ([], [])
-    for trial, seconds in kept:
+    for trial, seconds in timed:
         times[trial.outcome == "duplicate"].append((trial.config, seconds))
     return times
 
@@ -179,7 +181,7 @@ def model_of(measured: TaskTimes) -> LearntModel:
 
     def rows_of(configs: Sequence[Config]) -> Numbers:
         described = [features(config) for config in configs]
-        return np.array([[found.get(name, 0.0) for name in names] for found in described])
+        return np.array([[values.get(name, 0.0) for name in names] for values in described])
 
     best = min(seconds for _, seconds in measured.times if seconds is not None)
     wanted = np.array([FAILED if s is None else float(regret(np.log(s / best))) for _, s in measured.times])
