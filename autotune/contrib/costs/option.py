@@ -57,42 +57,42 @@ def tune_with_cost(
         loaded = read_payloads(payloads, line)
     for payload in loaded:
         with ProgressLine(payload.name) as line:
-            found = tune_by_cost(payload, cost, options, line)
+            result = tune_by_cost(payload, cost, options, line)
         directory = folder or OUTPUT / slug(f"cost-{cost.name}") / slug(payload.name)
-        files = write_choice(found, directory)
+        files = write_choice(result, directory)
         if as_json:
-            typer.echo(json.dumps(found.to_json() | {"files": str(directory)}))
+            typer.echo(json.dumps(result.to_json() | {"files": str(directory)}))
         else:
-            show_choice(found, files, directory)
+            show_choice(result, files, directory)
 
 
-def write_choice(found: "CostTuning", path: Path) -> list[str]:
+def write_choice(result: "CostTuning", path: Path) -> list[str]:
     """Write the best config and its pictures, and return the names of the files."""
     path.mkdir(parents=True, exist_ok=True)
-    write_file(path / CHOSEN, json.dumps(found.to_json(), indent=1) + "\n")
+    write_file(path / CHOSEN, json.dumps(result.to_json(), indent=1) + "\n")
     names = [CHOSEN]
-    for name, figure in found.program.draw(found.best).items():
+    for name, figure in result.program.draw(result.best).items():
         with whole_file(path / f"{name}.png") as fresh:
             figure.savefig(fresh, dpi=150)
         names.append(f"{name}.png")
     return names
 
 
-def show_choice(found: "CostTuning", files: Sequence[str], path: Path) -> None:
+def show_choice(result: "CostTuning", files: Sequence[str], path: Path) -> None:
     """Print the best config, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
     from autotune.core.console import duration
     from autotune.reports.format import out
 
-    console, configs = out(), len(found.tried)
-    impossible = sum(each is None for each in found.tried)
+    console, configs = out(), len(result.tried)
+    impossible = sum(each is None for each in result.tried)
     show_sentence(
-        console, f"{found.payload} by {found.cost}: {duration(found.seconds)} predicted, nothing was measured"
+        console, f"{result.payload} by {result.cost}: {duration(result.seconds)} predicted, nothing was measured"
     )
-    same = "the default" if found.gain == 1 else f"{found.gain:.3f} x the default's rate"
+    same = "the default" if result.gain == 1 else f"{result.gain:.3f} x the default's rate"
     refused = f", {impossible} of them are impossible there" if impossible else ""
     show_sentence(console, f"{same}; {configs} configs asked for{refused}", 2)
-    for sentence in found.program.explain(found.best):
+    for sentence in result.program.explain(result.best):
         show_sentence(console, sentence, 2)
     console.print(f"  files: {path}: {', '.join(files)}", soft_wrap=True, markup=False)
 

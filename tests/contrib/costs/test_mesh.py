@@ -96,7 +96,7 @@ def test_a_model_keeps_all_of_its_weights_and_caches_and_needs_all_of_its_operat
     for role in (WEIGHT, STATE):
         unread = sum(each.bytes for each in payload.arguments if each.role == role and each.name == "wpe")
         declared = sum(each.bytes for each in payload.arguments if each.role == role) - unread
-        assert declared <= program.kept_bytes(role) <= declared + unread
+        assert declared <= program.stored_bytes(role) <= declared + unread
     if function == "forward":  # that of a decode is of calls at several positions
         assert program.flops >= payload.flops
     assert len({unit.ops for unit in program.units}) < len(program.units) >= 3
@@ -108,12 +108,12 @@ def test_what_a_layer_reads_of_the_one_before_is_known_through_the_loop():
     assert layer.ops == program.units[2].ops
     outside = {access.source for op in layer.ops for access in program.ops[op].values} - set(layer.ops[:-1])
     assert outside == {layer.ops[-1]}
-    assert any(access.moves for op in layer.ops for access in program.ops[op].kept)
+    assert any(access.moves for op in layer.ops for access in program.ops[op].stored)
 
 
 def test_floats_take_no_more_bytes_than_a_core_has_for_them():
     facts = read_program(open_payload(MODEL))
-    assert read_mesh_program(facts, 2).kept_bytes(WEIGHT) * 2 == read_mesh_program(facts).kept_bytes(WEIGHT)
+    assert read_mesh_program(facts, 2).stored_bytes(WEIGHT) * 2 == read_mesh_program(facts).stored_bytes(WEIGHT)
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -126,7 +126,7 @@ def test_memory_of_a_core_is_never_exceeded_and_what_is_kept_is_held_by_somebody
         simulation = found.simulation(config)
         assert max(simulation.memory) <= grid.memory
         area = simulation.regions[0].height * simulation.regions[0].width
-        assert sum(simulation.memory) * area >= found.program.kept_bytes(WEIGHT)
+        assert sum(simulation.memory) * area >= found.program.stored_bytes(WEIGHT)
 
 
 def test_a_mapping_without_the_memory_costs_nothing_that_could_win():

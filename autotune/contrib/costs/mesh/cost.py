@@ -44,9 +44,9 @@ class MeshCost:
         read = read_mesh_program(program.facts, self.grid.element_bytes)
         if not read.units:
             raise MachineError(f"{program.payload.name} must compute something on a mesh, it has no op that would")
-        found = MeshProgramCost(program.payload.name, read, self.grid, self.batch)
-        found.starts  # noqa: B018 - it is what does not fit
-        return found
+        cost = MeshProgramCost(program.payload.name, read, self.grid, self.batch)
+        cost.starts  # noqa: B018 - it is what does not fit
+        return cost
 
 
 def open_mesh(argument: str) -> MeshCost:
@@ -95,21 +95,21 @@ class MeshProgramCost:
             MachineError: No mapping fits.
         """
         tried = [(config, self.simulation(config)) for config in defaults_of(self.program, self.grid)]
-        fitting = [(config, found) for config, found in tried if found.fits]
+        fitting = [(config, simulation) for config, simulation in tried if simulation.fits]
         if not fitting:
-            raise MachineError(self._why_not(min(max(found.memory) for _, found in tried)))
+            raise MachineError(self._why_not(min(max(simulation.memory) for _, simulation in tried)))
         fitting.sort(key=lambda each: each[1].seconds)
         return tuple(config for config, _ in fitting)
 
     def _why_not(self, most: int) -> str:
-        weights, caches = self.program.kept_bytes(WEIGHT), self.program.kept_bytes(STATE)
+        weights, caches = self.program.stored_bytes(WEIGHT), self.program.stored_bytes(STATE)
         grid = self.grid
         needed = f"weights of {amount(weights)}" + (f" and caches of {amount(caches)}" if caches else "")
         requirement = f"{self.payload} must fit the cores' memory: it needs {needed}"
-        held = f"{grid.cores} cores of {grid.name} hold {amount(grid.held)}"
-        if weights + caches <= grid.held:
-            held += f", and the fullest core would need {amount(most)} of its {amount(grid.memory)}"
-        return f"{requirement}, {held}; give a larger grid, memory=, or weights in fewer bytes"
+        capacity = f"{grid.cores} cores of {grid.name} hold {amount(grid.capacity)}"
+        if weights + caches <= grid.capacity:
+            capacity += f", and the fullest core would need {amount(most)} of its {amount(grid.memory)}"
+        return f"{requirement}, {capacity}; give a larger grid, memory=, or weights in fewer bytes"
 
     @property
     def default(self) -> Config:
@@ -129,8 +129,8 @@ class MeshProgramCost:
         """Describe stages, memory, and the breakdown of the time."""
         simulation = self.simulation(config)
         region, stages = simulation.regions[0], len(simulation.regions)
-        one = f"{stages} stages of {region.height} x {region.width} cores each"
-        sentences = [f"all of {region.height} x {region.width} cores" if stages == 1 else one]
+        pipeline = f"{stages} stages of {region.height} x {region.width} cores each"
+        sentences = [f"all of {region.height} x {region.width} cores" if stages == 1 else pipeline]
         sentences[0] += f"; the fullest core holds {amount(max(simulation.memory))} of {amount(self.grid.memory)}"
         shares = sorted(simulation.shares().items(), key=lambda each: -each[1])
         sentences.append("of a call " + ", ".join(f"{share:.0%} {kind}" for kind, share in shares))
@@ -146,8 +146,8 @@ class MeshProgramCost:
         return {
             "grid": asdict(self.grid),
             "batch": self.batch,
-            "weights_bytes": self.program.kept_bytes(WEIGHT),
-            "state_bytes": self.program.kept_bytes(STATE),
+            "weights_bytes": self.program.stored_bytes(WEIGHT),
+            "state_bytes": self.program.stored_bytes(STATE),
             "flops": self.program.flops,
             "seconds": simulation.seconds,
             "latency_seconds": simulation.latency,

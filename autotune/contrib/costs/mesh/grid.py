@@ -91,7 +91,7 @@ class Grid:
         return self.rows * self.columns
 
     @property
-    def held(self) -> int:
+    def capacity(self) -> int:
         """Bytes that all cores hold besides code."""
         return self.cores * (self.memory - self.program)
 
@@ -103,17 +103,17 @@ def read_argument(argument: str) -> tuple[Grid, int]:
         MachineError: There is no such grid, its file breaks a constraint, or a figure is impossible.
     """
     name, *parts = argument.split(",")
-    given: dict[str, int] = {}
+    figures: dict[str, int] = {}
     for part in parts:
         key, _, value = part.partition("=")
         if key != BATCH and key not in BOUNDS:
             raise MachineError(f"figures of a grid are {', '.join((*BOUNDS, BATCH))}; got {one_line(key)[:60]!r}")
-        given[key] = read_number(key, value)
-    batch = given.pop(BATCH, 1)
+        figures[key] = read_number(key, value)
+    batch = figures.pop(BATCH, 1)
     if not 1 <= batch <= MOST_BATCH:
         raise MachineError(f"batch must be a whole number from 1 to {MOST_BATCH}, got {batch}; try batch=8")
     try:
-        return checked(replace(find_grid(name), **given)), batch  # type: ignore[arg-type]  # names of BOUNDS
+        return checked(replace(find_grid(name), **figures)), batch  # type: ignore[arg-type]  # names of BOUNDS
     except ValueError as error:
         raise MachineError(f"grid {one_line(name)[:80]}: {error}") from error
 
@@ -124,10 +124,10 @@ def read_number(key: str, text: str) -> int:
     Raises:
         MachineError: The text spells none.
     """
-    found = NUMBER.fullmatch(text)
-    if found is None:
+    match = NUMBER.fullmatch(text)
+    if match is None:
         raise MachineError(f"{key} must be a whole number, such as 48K; got {one_line(text)[:60]!r}")
-    return int(found[1]) << UNITS[found[2]]
+    return int(match[1]) << UNITS[match[2]]
 
 
 def find_grid(name: str) -> Grid:
@@ -166,15 +166,15 @@ def read_grid(text: str, source: str) -> Grid:
         MachineError: The text is no TOML, or breaks a constraint.
     """
     try:
-        found = tomllib.loads(text)
-        if found.pop("format_version", None) != FORMAT:
+        data = tomllib.loads(text)
+        if data.pop("format_version", None) != FORMAT:
             raise ValueError(f"format_version must be {FORMAT}")
-        return checked(grid_of(found))
+        return checked(grid_of(data))
     except ValueError as error:
         raise MachineError(f"{source} must describe a grid: {one_line(str(error))}") from error
 
 
-def grid_of(found: Mapping[str, Any]) -> Grid:
+def grid_of(data: Mapping[str, Any]) -> Grid:
     """The grid that keys and values describe.
 
     Raises:
@@ -182,11 +182,11 @@ def grid_of(found: Mapping[str, Any]) -> Grid:
     """
     known = {field.name for field in fields(Grid)}
     needed = {"name", "source", *(key for key, (least, _) in BOUNDS.items() if least > 0)}
-    if unknown := sorted(one_line(key)[:60] for key in found if key not in known):
+    if unknown := sorted(one_line(key)[:60] for key in data if key not in known):
         raise ValueError(f"it may say no more than {', '.join(sorted(known))}; got {', '.join(unknown[:5])}")
-    if missing := sorted(needed - set(found)):
+    if missing := sorted(needed - set(data)):
         raise ValueError(f"it must say {', '.join(missing)}")
-    return Grid(**found)
+    return Grid(**data)
 
 
 def checked(grid: Grid) -> Grid:

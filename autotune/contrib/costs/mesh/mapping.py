@@ -68,13 +68,13 @@ def space_of(program: MeshProgram, grid: Grid) -> Space:
 
 def regions_for(program: MeshProgram, grid: Grid) -> list[tuple[int, int]]:
     """Return the partitions of a grid into rows and columns of regions, fewest regions first, then most square ones."""
-    found = []
+    partitions = []
     for stages in STAGES:
         if stages <= min(len(program.units), grid.cores):
             rows = [count for count in range(1, stages + 1) if stages % count == 0]
             cuts = [(count, stages // count) for count in rows if fits_grid(grid, count, stages // count)]
-            found += sorted(cuts, key=lambda cut: lopsided(grid, *cut))
-    return found
+            partitions += sorted(cuts, key=lambda cut: lopsided(grid, *cut))
+    return partitions
 
 
 def fits_grid(grid: Grid, rows: int, columns: int) -> bool:

@@ -48,13 +48,13 @@ class OpCost:
     Attributes:
         phases: Phases in order.
         layout: Layout of its result.
-        kept: Bytes of weights and caches on the fullest core, by array.
+        stored: Bytes of weights and caches on the fullest core, by array.
         values: Bytes of operands and result on that core.
     """
 
     phases: tuple[Phase, ...]
     layout: Layout
-    kept: dict[tuple[int, bool], int]
+    stored: dict[tuple[int, bool], int]
     values: int
 
 
@@ -114,15 +114,15 @@ def spread_of(access: Operand, layouts: dict[int, Layout]) -> int:
 
 def moves_of(op: MeshOp, spread: Spread, layouts: dict[int, Layout]) -> list[Move]:
     """Return the redistributions that an op needs before it can compute."""
-    found = []
+    moves = []
     for access in op.values:
         have = layouts.get(access.source or 0, NOWHERE)
         for axis in AXES:
             dim, needs = have.dims[axis], dimension_of(access.terms, spread.loops[axis])
             if dim is None or (dim == needs and not access.viewed):
                 continue
-            found.append(Move(access, axis, GATHER if needs is None else EXCHANGE, needs))
-    return found
+            moves.append(Move(access, axis, GATHER if needs is None else EXCHANGE, needs))
+    return moves
 
 
 def cost_of(
@@ -151,7 +151,7 @@ def cost_of(
             way = gather if move.kind == GATHER else exchange
             cycles = way(grid, cores, size)
             phases.append(Phase(op.facts.number, move.kind, cycles, move.axis, cores, lines[1 - move.axis], size))
-    for access in op.kept:
+    for access in op.stored:
         if access.gathered:  # gathered rows are broadcast from the core that has them
             for axis in AXES:
                 size = op.size(access) / parts[1 - axis]
@@ -165,15 +165,15 @@ def cost_of(
             cycles = allreduce(grid, parts[axis], size)
             phases.append(Phase(op.facts.number, SUM, cycles, axis, parts[axis], lines[1 - axis], size))
     first, second = (dimension_of(result.terms, loop) for loop in spread.loops)
-    kept = {
+    stored = {
         (access.value, access.gathered): op.size(access, local)
         if not access.gathered
         else -(-op.whole(access) // (region[0] * region[1]))
-        for access in op.kept
+        for access in op.stored
     }
     values = sum(op.size(access, local) for access in (*op.values, result))
     layout = Layout((first, second), (parts[0] if first is not None else 1, parts[1] if second is not None else 1))
-    return OpCost(tuple(phase for phase in phases if phase.cycles > 0), layout, kept, values)
+    return OpCost(tuple(phase for phase in phases if phase.cycles > 0), layout, stored, values)
 
 
 def compute(grid: Grid, op: MeshOp, local: tuple[int, ...]) -> float:

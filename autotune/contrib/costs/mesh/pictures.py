@@ -31,9 +31,9 @@ def draw_placement(payload: str, simulation: Simulation) -> Figure:
     grid, (figure, ((axes,),)) = simulation.grid, figure_of()
     axes.add_patch(Rectangle((0, 0), grid.columns, grid.rows, fill=False, edgecolor=GREY))
     centres = []
-    for number, (region, held) in enumerate(zip(simulation.regions, simulation.memory, strict=True)):
+    for number, (region, used) in enumerate(zip(simulation.regions, simulation.memory, strict=True)):
         corner = (region.column, region.row)
-        share = held / grid.memory
+        share = used / grid.memory
         axes.add_patch(Rectangle(corner, region.width, region.height, facecolor=colour_of(0), alpha=0.1 + 0.6 * share))
         axes.add_patch(Rectangle(corner, region.width, region.height, fill=False, edgecolor=INK, lw=0.6))
         centres.append((region.column + region.width / 2, region.row + region.height / 2))

@@ -45,13 +45,13 @@ def regions_of(grid: Grid, stages: int, stage_rows: int, order: str) -> tuple[Co
     stage_columns = stages // stage_rows
     height, width = grid.rows // stage_rows, grid.columns // stage_columns
     outer, inner = (stage_columns, stage_rows) if order == "turned" else (stage_rows, stage_columns)
-    found = []
+    regions = []
     for line in range(outer):
         positions = range(inner)
         for position in reversed(positions) if order != "rows" and line % 2 else positions:
             row, column = (position, line) if order == "turned" else (line, position)
-            found.append(CoreRegion(row * height, column * width, height, width))
-    return tuple(found)
+            regions.append(CoreRegion(row * height, column * width, height, width))
+    return tuple(regions)
 
 
 def hops(before: CoreRegion, after: CoreRegion) -> int:

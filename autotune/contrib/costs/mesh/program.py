@@ -47,7 +47,7 @@ class MeshOp:
         return tuple(access for access in self.reads if access.source is not None)
 
     @property
-    def kept(self) -> tuple[Operand, ...]:
+    def stored(self) -> tuple[Operand, ...]:
         """Arrays that it reads and that stay in the cores' memory: weights and caches."""
         return tuple(access for access in self.reads if access.role in (WEIGHT, STATE))
 
@@ -115,16 +115,16 @@ class MeshProgram:
         """Floating-point operations of a call."""
         return sum(self.ops[op].facts.arithmetic for unit in self.units for op in unit.ops)
 
-    def kept_bytes(self, kind: str) -> int:
+    def stored_bytes(self, kind: str) -> int:
         """Return the bytes of weights, or of caches, each array counted once."""
-        found = {
+        sizes = {
             (access.value, unit.iteration if access.moves else 0): self.ops[op].whole(access)
             for unit in self.units
             for op in unit.ops
-            for access in self.ops[op].kept
+            for access in self.ops[op].stored
             if access.role == kind
         }
-        return sum(found.values())
+        return sum(sizes.values())
 
     def gives(self, unit: MeshUnit) -> int:
         """Return the bytes of a unit's output, the result of its last op."""

@@ -40,13 +40,13 @@ class Simulation:
     @cached_property
     def bodies(self) -> dict[Body, dict[int, OpCost]]:
         """Costs of the ops of every distinct unit; the first iteration of a loop has the layouts of the others."""
-        found: dict[Body, dict[int, OpCost]] = {}
+        costs: dict[Body, dict[int, OpCost]] = {}
         layouts: dict[int, Layout] = {}
         distinct = list(dict.fromkeys(unit.ops for unit in self.program.units))
         for _ in range(2):  # the second pass starts with the layouts of loop-carried values
             for body in distinct:
-                found[body] = self._walk(body, layouts)
-        return found
+                costs[body] = self._walk(body, layouts)
+        return costs
 
     def _walk(self, body: Body, layouts: dict[int, Layout]) -> dict[int, OpCost]:
         costs: dict[int, OpCost] = {}
@@ -73,33 +73,33 @@ class Simulation:
         if self.mapping.balance == "time":
             weights = [self.body_cycles[unit.ops] for unit in self.program.units]
         else:
-            weights = [float(sum(self.kept(unit).values())) for unit in self.program.units]
+            weights = [float(sum(self.stored(unit).values())) for unit in self.program.units]
         return cut(weights, self.mapping.stages)
 
-    def kept(self, unit: MeshUnit) -> dict[tuple[int, int, bool], int]:
+    def stored(self, unit: MeshUnit) -> dict[tuple[int, int, bool], int]:
         """Return the bytes of a unit's weights and caches on the fullest core, by array and iteration."""
-        found: dict[tuple[int, int, bool], int] = {}
+        sizes: dict[tuple[int, int, bool], int] = {}
         for number, cost in self.bodies[unit.ops].items():
-            fresh = {access.value: access.moves for access in self.program.ops[number].kept}
-            for (value, gathered), size in cost.kept.items():
+            fresh = {access.value: access.moves for access in self.program.ops[number].stored}
+            for (value, gathered), size in cost.stored.items():
                 key = (value, unit.iteration if fresh[value] else 0, gathered)
-                found[key] = max(found.get(key, 0), size)
-        return found
+                sizes[key] = max(sizes.get(key, 0), size)
+        return sizes
 
     @cached_property
     def memory(self) -> tuple[int, ...]:
         """Bytes of the fullest core of every stage: code, weights and caches, and the values of one op."""
-        found = []
+        totals = []
         for stage in self.stages:
-            kept: dict[tuple[int, int, bool], int] = {}
+            stored: dict[tuple[int, int, bool], int] = {}
             values = 0
             for position in stage:
                 unit = self.program.units[position]
-                kept |= self.kept(unit)
+                stored |= self.stored(unit)
                 values = max(values, *(cost.values for cost in self.bodies[unit.ops].values()))
-            here = {key: size for key, size in kept.items() if not (key[2] and (*key[:2], False) in kept)}
-            found.append(self.grid.program + sum(here.values()) + values * (2 if self.batch > 1 else 1))
-        return tuple(found)
+            here = {key: size for key, size in stored.items() if not (key[2] and (*key[:2], False) in stored)}
+            totals.append(self.grid.program + sum(here.values()) + values * (2 if self.batch > 1 else 1))
+        return tuple(totals)
 
     @property
     def fits(self) -> bool:
@@ -109,20 +109,22 @@ class Simulation:
     @cached_property
     def hand_overs(self) -> tuple[Phase, ...]:
         """Transfers from each stage to the next."""
-        found = []
+        transfers = []
         for number, (before, after) in enumerate(zip(self.regions, self.regions[1:], strict=False)):
             size = self.crossing[self.stages[number][-1]]
             cycles = transfer(self.grid, before, after, size)
-            found.append(Phase(-1, HAND_OVER, cycles, size=size))
-        return tuple(found)
+            transfers.append(Phase(-1, HAND_OVER, cycles, size=size))
+        return tuple(transfers)
 
     @cached_property
     def stage_cycles(self) -> tuple[float, ...]:
         """Cycles of every stage, including its transfer to the next."""
-        found = [sum(self.body_cycles[self.program.units[position].ops] for position in stage) for stage in self.stages]
+        cycles = [
+            sum(self.body_cycles[self.program.units[position].ops] for position in stage) for stage in self.stages
+        ]
         for number, phase in enumerate(self.hand_overs):
-            found[number] += phase.cycles
-        return tuple(found)
+            cycles[number] += phase.cycles
+        return tuple(cycles)
 
     @property
     def cycles(self) -> float:
@@ -141,22 +143,22 @@ class Simulation:
 
     def phases(self) -> list[tuple[int, int, Phase]]:
         """Return the phases of a call in order, each with its stage and unit."""
-        found = []
+        phases = []
         for number, stage in enumerate(self.stages):
             for position in stage:
                 for cost in self.bodies[self.program.units[position].ops].values():
-                    found += [(number, position, phase) for phase in cost.phases]
+                    phases += [(number, position, phase) for phase in cost.phases]
             if number < len(self.hand_overs):
-                found.append((number, stage[-1], self.hand_overs[number]))
-        return found
+                phases.append((number, stage[-1], self.hand_overs[number]))
+        return phases
 
     def shares(self) -> dict[str, float]:
         """Return the share of each kind of phase in the cycles of a call."""
-        found: dict[str, float] = {}
+        cycles_by_kind: dict[str, float] = {}
         for _, _, phase in self.phases():
-            found[phase.kind] = found.get(phase.kind, 0.0) + phase.cycles
-        total = sum(found.values()) or 1.0
-        return {kind: cycles / total for kind, cycles in found.items()}
+            cycles_by_kind[phase.kind] = cycles_by_kind.get(phase.kind, 0.0) + phase.cycles
+        total = sum(cycles_by_kind.values()) or 1.0
+        return {kind: cycles / total for kind, cycles in cycles_by_kind.items()}
 
 
 def pipeline(stages: Sequence[float], batch: int) -> float:
@@ -178,22 +180,22 @@ def cut(weights: Sequence[float], stages: int) -> tuple[tuple[int, ...], ...]:
             high = middle
         else:
             low = middle
-    found = filled(weights, high, stages)
-    return tuple(map(tuple, found))
+    stages_of_units = filled(weights, high, stages)
+    return tuple(map(tuple, stages_of_units))
 
 
 def filled(weights: Sequence[float], most: float, stages: int) -> list[list[int]]:
     """Fill stages greedily up to a weight each; the last units are split so that no stage is empty."""
-    found: list[list[int]] = [[]]
+    filled_stages: list[list[int]] = [[]]
     load = 0.0
     for index, weight in enumerate(weights):
         left = len(weights) - index
-        if found[-1] and (load + weight > most * (1 + 1e-12) or left <= stages - len(found)):
-            found.append([])
+        if filled_stages[-1] and (load + weight > most * (1 + 1e-12) or left <= stages - len(filled_stages)):
+            filled_stages.append([])
             load = 0.0
-        found[-1].append(index)
+        filled_stages[-1].append(index)
         load += weight
-    return found
+    return filled_stages
 
 
 def crossings(program: MeshProgram) -> tuple[int, ...]:
@@ -207,9 +209,9 @@ def crossings(program: MeshProgram) -> tuple[int, ...]:
                 if source is not None and made.get(source, index) != index:
                     last[source, made[source]] = index
             made[number] = index
-    found = [0] * len(program.units)
+    live = [0] * len(program.units)
     for (source, begin), end in last.items():
         op = program.ops[source]
         for index in range(begin, end):
-            found[index] += op.size(op.result)
-    return tuple(found)
+            live[index] += op.size(op.result)
+    return tuple(live)

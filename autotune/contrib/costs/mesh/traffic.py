@@ -49,20 +49,20 @@ class Traffic:
 def traffic_of(simulation: Simulation) -> Traffic:
     """Return the traffic of one call."""
     grid = simulation.grid
-    found = Traffic(np.zeros((grid.rows, grid.columns - 1)), np.zeros((grid.rows - 1, grid.columns)))
+    traffic = Traffic(np.zeros((grid.rows, grid.columns - 1)), np.zeros((grid.rows - 1, grid.columns)))
     for number, _, phase in simulation.phases():
         region = simulation.regions[number]
         if phase.kind in PASSES:
             load = LINKS[PASSES[phase.kind]](phase.cores, phase.size)
             if phase.axis == 0:
                 rows = slice(region.row, region.row + phase.cores - 1)
-                found.along[rows, region.column : region.column + phase.lines] += load
+                traffic.along[rows, region.column : region.column + phase.lines] += load
             else:
                 columns = slice(region.column, region.column + phase.cores - 1)
-                found.across[region.row : region.row + phase.lines, columns] += load
+                traffic.across[region.row : region.row + phase.lines, columns] += load
         elif phase.axis < 0 and phase.size:
-            route(found, region, simulation.regions[number + 1], phase.size)
-    return found
+            route(traffic, region, simulation.regions[number + 1], phase.size)
+    return traffic
 
 
 def route(traffic: Traffic, before: CoreRegion, after: CoreRegion, size: float) -> None:
