@@ -52,16 +52,16 @@ def demo(
     show_next(console, bundle)
 
 
-def show_times(console: "Console", result: "TuneResult", found: "Comparison") -> None:
+def show_times(console: "Console", result: "TuneResult", comparison: "Comparison") -> None:
     """Print the times of the winner and the others with their ratios, but none if the core was disturbed."""
     from autotune.cli.layout import show_sentence
     from autotune.core.console import duration
 
-    rows = {row.name: row.seconds.estimate for row in found.rows if row.seconds is not None}
+    rows = {row.name: row.seconds.estimate for row in comparison.rows if row.seconds is not None}
     best = rows.pop("best", result.best_seconds)
     apart = best / result.best_seconds
     shared = "" if 1 / AGREES < apart < AGREES else f"beside libraries it took {apart:.2g} times what it took alone"
-    if unsteady := found.unsteady or result.unsteady or shared:
+    if unsteady := comparison.unsteady or result.unsteady or shared:
         show_sentence(console, f"{result.payload}: verified; not measurable here and now: {unsteady}")
         return
     share = f", {result.roof_fraction:.0%} of the FMA roof" if result.roof_fraction else ""
