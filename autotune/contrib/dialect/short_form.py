@@ -57,9 +57,9 @@ class ShortForm:
             if token == "func.func":
                 at, header = self.function(at)
             elif token in GIVES:
-                at, given = self.gives(at)
+                at, types = self.gives(at)
                 if token in RETURNS and header >= 0:
-                    self.tokens[header] += f" -> ({given})"
+                    self.tokens[header] += f" -> ({types})"
                     header = -1
             elif token.startswith("^"):
                 at = self.block_arguments(at)
@@ -149,7 +149,7 @@ class ShortForm:
         end = self.matching(number)
         self.typed(number + 1, end, complete=False)
         position = next((i for i in range(end, len(self.tokens)) if self.tokens[i] in RETURNS), len(self.tokens))
-        names, after, _ = self.given(position)
+        names, after, _ = self.terminator_operands(position)
         returned = self.line_types(after) if self.at(after) == ":" else []
         if self.at(header := self.skip(end + 1)) != "->":
             self.note(names, returned)
@@ -167,7 +167,7 @@ class ShortForm:
         self.typed(start + 1, end, complete=True)
         return end + 1
 
-    def given(self, number: int) -> tuple[list[str], int, int]:
+    def terminator_operands(self, number: int) -> tuple[list[str], int, int]:
         """Return the operands of a terminator, the index after them, and the index of the last one."""
         names: list[str] = []
         last, number = number, self.skip(number + 1)
@@ -178,7 +178,7 @@ class ShortForm:
 
     def gives(self, number: int) -> tuple[int, str]:
         """Insert the types of a terminator's operands; return the index after it and the types."""
-        names, after, last = self.given(number)
+        names, after, last = self.terminator_operands(number)
         types = ", ".join(self.types.get(name, OPEN) for name in names)
         if names and self.at(after) != ":":
             self.tokens[last] += f" : {types}"
