@@ -84,9 +84,9 @@ def outermost(module: ir.Module, is_large: Callable[[ir.Operation], bool]) -> It
         yield from nests_in(function.operation, is_large)
 
 
-def nests_in(around: ir.Operation, is_large: Callable[[ir.Operation], bool]) -> Iterator[ir.Operation]:
+def nests_in(parent: ir.Operation, is_large: Callable[[ir.Operation], bool]) -> Iterator[ir.Operation]:
     """Yield the outermost loop nests in the regions of an operation."""
-    for block in (block for region in around.regions for block in region.blocks):
+    for block in (block for region in parent.regions for block in region.blocks):
         for op in (each.operation for each in block.operations):
             if op.name in LOOPS and is_large(op):
                 yield from nests_in(op, is_large)
@@ -94,15 +94,15 @@ def nests_in(around: ir.Operation, is_large: Callable[[ir.Operation], bool]) -> 
                 yield op
 
 
-def nest_cost(op: ir.Operation, lanes: int, around: int) -> NestCost | None:
+def nest_cost(op: ir.Operation, lanes: int, argument_bytes: int) -> NestCost | None:
     """Return the cost of a loop nest; `None` for an operation that computes nothing.
 
     Args:
         op: Outermost operation of the nest; locations are the names of operations.
         lanes: f32 elements of one vector register.
-        around: Bytes of all arguments of the payload.
+        argument_bytes: Bytes of all arguments of the payload.
     """
-    return Reader(lanes, around).nest(op)
+    return Reader(lanes, argument_bytes).nest(op)
 
 
 class Reader:
@@ -110,11 +110,11 @@ class Reader:
 
     Args:
         lanes: f32 elements of one vector register.
-        around: Bytes of all arguments of the payload.
+        argument_bytes: Bytes of all arguments of the payload.
     """
 
-    def __init__(self, lanes: int, around: int) -> None:
-        self._lanes, self._around = lanes, around
+    def __init__(self, lanes: int, argument_bytes: int) -> None:
+        self._lanes, self._argument_bytes = lanes, argument_bytes
         self._spans: dict[ir.Value, int] = {}  # largest minus smallest value of each induction variable
 
     def nest(self, op: ir.Operation) -> NestCost | None:
@@ -127,7 +127,7 @@ class Reader:
             return None
         return NestCost(
             name_in(op.location), tuple(totals.loops), totals.fmas, totals.other, totals.loads, totals.stores,
-            totals.flops, totals.chains, totals.exact, self._around,
+            totals.flops, totals.chains, totals.exact, self._argument_bytes,
         )  # fmt: skip
 
     def _visit(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:

@@ -120,28 +120,28 @@ class Leaf:
         return sequence, sequence.regions[0].blocks.append(handle, arg_locs=[ir.Location.unknown()])
 
     def _write(self, root: ir.Value) -> None:
-        used = {value: held for value, held in self._held.items() if held.kind != VALUE}
-        rebuilt = {id(held): self._restore(held, root) for held in (*used.values(), *self._live)}
-        mapping = {value: rebuilt[id(held)] for value, held in used.items()}
+        used = {value: handle for value, handle in self._held.items() if handle.kind != VALUE}
+        rebuilt = {id(handle): self._restore(handle, root) for handle in (*used.values(), *self._live)}
+        mapping = {value: rebuilt[id(handle)] for value, handle in used.items()}
         for op in self._ops:
             copy = op.clone()
             replace_operands(copy, mapping)
             mapping.update(zip(op.results, copy.results, strict=True))
-        for held in self._live:
-            self._tag(rebuilt[id(held)], held, len(held.ops))
+        for handle in self._live:
+            self._tag(rebuilt[id(handle)], handle, len(handle.ops))
         most_ordered = self._most()
-        for value, held in self._results.items():
-            if held.kind == PARAM:
-                self._tag_param(mapping[value], held, root)
-            elif held.kind == OPS:
-                self._tag(mapping[value], held, most_ordered)
+        for value, handle in self._results.items():
+            if handle.kind == PARAM:
+                self._tag_param(mapping[value], handle, root)
+            elif handle.kind == OPS:
+                self._tag(mapping[value], handle, most_ordered)
         ir.Operation.create("transform.yield")
 
     def _most(self) -> int:
         """Return how many operations of a result are annotated in order; results of a match are in payload order."""
         if self._ops[-1].name == MATCH:
             return 1
-        return max(FEW, *(2 * len(held.ops) for held in self._held.values()), 0)
+        return max(FEW, *(2 * len(handle.ops) for handle in self._held.values()), 0)
 
     def _restore(self, held: Held, root: ir.Value) -> ir.Value:
         """Rebuild a handle or param from its contents."""

@@ -30,9 +30,9 @@ def marks_of(
 
 def empty(results: Mapping[ir.Value, Held]) -> Iterator[Mark]:
     """Yield findings about empty handles that the script uses later."""
-    for value, held in results.items():
-        if held.kind == OPS and not held.ops and (user := next(uses_of(value), None)) is not None:
-            yield Mark(EMPTY, f"{held.name} points at no op, and {short(user)} uses it: that does nothing, or fails")
+    for value, handle in results.items():
+        if handle.kind == OPS and not handle.ops and (user := next(uses_of(value), None)) is not None:
+            yield Mark(EMPTY, f"{handle.name} points at no op, and {short(user)} uses it: that does nothing, or fails")
 
 
 def idle(ops: Sequence[ir.Operation], changes: Sequence[Change], used: Mapping[ir.Value, Held]) -> Iterator[Mark]:

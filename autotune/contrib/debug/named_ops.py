@@ -76,9 +76,9 @@ class NamedOps:
         """
 
         def visit(op: ir.Operation) -> ir.WalkResult:
-            kind, around = op.name, op.parent
+            kind, parent = op.name, op.parent
             name = self._name(op, kind, before)
-            self.spots[name] = Spot(kind, 0, "" if around is None else name_in(around.location))
+            self.spots[name] = Spot(kind, 0, "" if parent is None else name_in(parent.location))
             if len(op.regions):
                 for block in (block for region in op.regions for block in region.blocks):
                     for argument in block.arguments:
@@ -138,7 +138,7 @@ class NamedOps:
                 self.values[tag.removeprefix(TAG)] = attributes[tag]
             del attributes[tag]
 
-    def around(self, name: str) -> Iterator[str]:
+    def ancestry(self, name: str) -> Iterator[str]:
         """Yield the names of an operation and its ancestors, innermost first."""
         while name:
             yield name

@@ -104,24 +104,24 @@ def record_here(request: DebugRequest) -> DebugRecording:
     return marked(replace(recording, variants=tuple(variants)))
 
 
-def variant_of(request: DebugRequest, found: DebugRecording, changed: ChangedScript) -> ScriptVariant:
+def variant_of(request: DebugRequest, recording: DebugRecording, changed: ChangedScript) -> ScriptVariant:
     """Record a variant with one change, from the first step that differs."""
     limits = replace(request.limits, skip=(changed.skip,) if changed.skip else ())
     try:
         variant = record_one(replace(request, candidate=changed.candidate, limits=limits))
     except (AutotuneError, ValueError) as error:
-        return ScriptVariant(changed.label, (), len(found.steps) + 1, first_lines(str(error)), knob=changed.knob)
-    first = first_difference(found, variant) or len(found.steps) + 1
-    same = found.result == variant.result and not (variant.message or found.message)
+        return ScriptVariant(changed.label, (), len(recording.steps) + 1, first_lines(str(error)), knob=changed.knob)
+    first = first_difference(recording, variant) or len(recording.steps) + 1
+    same = recording.result == variant.result and not (variant.message or recording.message)
     return ScriptVariant(changed.label, variant.steps[first - 1 :], first, variant.message, same, changed.knob)
 
 
-def marked(found: DebugRecording) -> DebugRecording:
+def marked(recording: DebugRecording) -> DebugRecording:
     """Mark, at the step that sets each, the knobs whose other values all lead to the same payload."""
-    steps, marks = list(found.steps), list(found.marks)
-    lines = ["", *found.script.splitlines()]
-    for knob in dict.fromkeys(each.knob for each in found.variants if each.knob):
-        variants = [each for each in found.variants if each.knob == knob]
+    steps, marks = list(recording.steps), list(recording.marks)
+    lines = ["", *recording.script.splitlines()]
+    for knob in dict.fromkeys(each.knob for each in recording.variants if each.knob):
+        variants = [each for each in recording.variants if each.knob == knob]
         if not all(each.same for each in variants):
             continue
         mark = Mark(KNOB, f"{knob}: the payload is the same in the end with each of {len(variants) + 1} values")
@@ -129,7 +129,7 @@ def marked(found: DebugRecording) -> DebugRecording:
         for number in setting:
             steps[number] = replace(steps[number], marks=(*steps[number].marks, mark))
         marks += [] if setting else [mark]
-    return replace(found, steps=tuple(steps), marks=tuple(marks))
+    return replace(recording, steps=tuple(steps), marks=tuple(marks))
 
 
 def record_one(request: DebugRequest) -> DebugRecording:
@@ -144,8 +144,8 @@ def record_one(request: DebugRequest) -> DebugRecording:
             run_script(whole, copy_module(unit.script), unit.text, unit.source)
         except CompileError as error:
             failure = str(error)
-        around = sum(argument.bytes for argument in request.payload.arguments)
-        stepper = Stepper(unit.module, ScriptFacts.read(unit.script, unit.text), request.limits, around)
+        argument_bytes = sum(argument.bytes for argument in request.payload.arguments)
+        stepper = Stepper(unit.module, ScriptFacts.read(unit.script, unit.text), request.limits, argument_bytes)
         try:
             stepper.run()
         except Ended as ended:

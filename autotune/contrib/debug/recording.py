@@ -183,7 +183,7 @@ class DebugRecording:
 
     def payload_after(self, count: int) -> PayloadText:
         """Return the payload after `count` steps."""
-        nearest = bisect_right(self._every, count, key=lambda kept: kept[0]) - 1
+        nearest = bisect_right(self._every, count, key=lambda entry: entry[0]) - 1
         number, text = self._every[nearest]
         for step in self.steps[number:count]:
             text = text.after(step.changes)

@@ -92,7 +92,7 @@ class Stepper:
         module: Module of the payload.
         facts: The script and facts about it.
         limits: Limits of the recording.
-        around: Bytes of all arguments of the payload.
+        argument_bytes: Bytes of all arguments of the payload.
 
     Attributes:
         steps: Steps so far.
@@ -102,9 +102,9 @@ class Stepper:
         costless: Number of the first step without costs; 0 if all have costs.
     """
 
-    def __init__(self, module: ir.Module, facts: ScriptFacts, limits: DebugLimits, around: int) -> None:
+    def __init__(self, module: ir.Module, facts: ScriptFacts, limits: DebugLimits, argument_bytes: int) -> None:
         self.named, self._facts, self._limits = NamedOps(module), facts, limits
-        self._around = around
+        self._argument_bytes = argument_bytes
         self.steps: list[TransformStep] = []
         self.thinned, self.costless = 0, 0
         self._lines, self._ops = self.named.text()
@@ -127,8 +127,8 @@ class Stepper:
         """
         entry = self._facts.sequences[MAIN]
         block = entry.regions[0].blocks[0]
-        held = Held("", OPS, block.arguments[0].type, [self.named.root])
-        self._call(entry, [held])
+        root = Held("", OPS, block.arguments[0].type, [self.named.root])
+        self._call(entry, [root])
 
     def _call(self, sequence: ir.Operation, arguments: Sequence[Held]) -> list[Held]:
         """Run a named sequence and return what it yields."""
@@ -142,8 +142,10 @@ class Stepper:
         """Run a block in a frame and return what it yields."""
         self._frames.append(frame)
         self._path.append(where)
-        for value, name, given in zip(block.arguments, self._facts.argument_names(block, op), arguments, strict=False):
-            frame.values[value] = passed_on(given, name, value.type)
+        for value, name, argument in zip(
+            block.arguments, self._facts.argument_names(block, op), arguments, strict=False
+        ):
+            frame.values[value] = passed_on(argument, name, value.type)
         try:
             *ops, end = [each.operation for each in block.operations]
             self._run_ops(ops)
@@ -185,11 +187,11 @@ class Stepper:
             results = self._caught(op, lambda: self._call(callee, operands))
         else:
             block = op.regions[0].blocks[0]
-            given = operands or [Held("", OPS, block.arguments[0].type, [self.named.root])]
+            arguments = operands or [Held("", OPS, block.arguments[0].type, [self.named.root])]
             frame = Frame(self._frames[-1].number)
-            results = self._caught(op, lambda: self._enter(op, block, frame, given, "sequence"))
-        for value, name, held in zip(op.results, self._facts.names_of(op), results, strict=False):
-            self._frames[-1].values[value] = passed_on(held, name, value.type)
+            results = self._caught(op, lambda: self._enter(op, block, frame, arguments, "sequence"))
+        for value, name, result in zip(op.results, self._facts.names_of(op), results, strict=False):
+            self._frames[-1].values[value] = passed_on(result, name, value.type)
 
     def _caught(self, op: ir.Operation, run: Callable[[], list[Held]]) -> list[Held]:
         """Run a region and return its results; empty handles if it fails and the operation suppresses failures."""
@@ -232,9 +234,9 @@ class Stepper:
     def _check(self, op: ir.Operation, ops: Sequence[ir.Operation] = ()) -> None:
         """End the script if an operation uses an invalidated handle; results of `ops` are valid."""
         for value in op.operands:
-            if not is_made_by(value, ops) and (held := self._held(value)).invalid:
-                message = f"{held.name} may not be used any more: {held.invalid}"
-                self._add(op, str(op), (), (Mark(CONSUMED, message, cause=held.ended),), 0.0)
+            if not is_made_by(value, ops) and (handle := self._held(value)).invalid:
+                message = f"{handle.name} may not be used any more: {handle.invalid}"
+                self._add(op, str(op), (), (Mark(CONSUMED, message, cause=handle.ended),), 0.0)
                 raise Ended(message)
 
     def _spend(self, op: ir.Operation) -> None:
@@ -242,17 +244,17 @@ class Stepper:
         spent = [self._held(op.operands[index]) for index in sorted(self._facts.consumed.get(op, ()))]
         number, line = len(self.steps) + 1, location_of(op)[0]
         where = f"step {number} ({short(op)}{f', line {line}' if line else ''})"
-        for held in spent:
-            gone, name = set(held.ops), held.name
-            if held.invalid or held.kind != OPS:
+        for handle in spent:
+            gone, name = set(handle.ops), handle.name
+            if handle.invalid or handle.kind != OPS:
                 continue
-            held.invalid, held.ended = f"{where} consumed it", number
+            handle.invalid, handle.ended = f"{where} consumed it", number
             for other in self._all_held():
                 if not other.invalid and any(self._is_inside(each, gone) for each in other.ops):
                     other.invalid, other.ended = f"{where} consumed {name}, which is or holds its ops", number
 
     def _is_inside(self, op: str, ops: set[str]) -> bool:
-        return any(each in ops for each in self.named.around(op))
+        return any(each in ops for each in self.named.ancestry(op))
 
     def _all_held(self) -> Iterator[Held]:
         """Yield the handles of all active frames."""
@@ -265,10 +267,10 @@ class Stepper:
         live: list[Held] = []
         for frame in self._frames:
             at = frame.at
-            for value, held in frame.values.items():
-                if held.kind == OPS and not held.invalid and at is not None and is_used_behind(value, at):
-                    live.append(held)
-            live += [held for held in frame.waiting if held.kind == OPS and held.ops]
+            for value, handle in frame.values.items():
+                if handle.kind == OPS and not handle.invalid and at is not None and is_used_behind(value, at):
+                    live.append(handle)
+            live += [handle for handle in frame.waiting if handle.kind == OPS and handle.ops]
         return live
 
     def _leaf(self, ops: list[ir.Operation]) -> None:
@@ -300,17 +302,17 @@ class Stepper:
         results = {}
         for op in ops:
             for value, name in zip(op.results, self._facts.names_of(op), strict=True):
-                held = Held(name, kind_of(value.type), value.type, made=len(self.steps) + 1)
-                if op is ops[-1] or held.kind == PARAM or is_used_behind(value, ops[-1]):
-                    results[value] = held
+                result = Held(name, kind_of(value.type), value.type, made=len(self.steps) + 1)
+                if op is ops[-1] or result.kind == PARAM or is_used_behind(value, ops[-1]):
+                    results[value] = result
         return results
 
     def _leave_out(self, ops: Sequence[ir.Operation], results: dict[ir.Value, Held], text: str) -> None:
         """Skip a step: its results take the contents of the operands at the same positions."""
         operands = [self._held(value) for value in ops[0].operands]
-        for held, operand in zip(results.values(), operands, strict=False):
-            if held.kind == operand.kind:
-                held.ops, held.values = list(operand.ops), list(operand.values)
+        for result, operand in zip(results.values(), operands, strict=False):
+            if result.kind == operand.kind:
+                result.ops, result.values = list(operand.ops), list(operand.values)
         self._frames[-1].values |= results
         self._add(ops[0], text, (), (Mark(SKIPPED, "this step was left out"),), 0.0)
 
@@ -327,7 +329,7 @@ class Stepper:
 
         Return 0 if there is none.
         """
-        makers = [held.made for held in used if held.made]  # in operand order: the target comes first
+        makers = [handle.made for handle in used if handle.made]  # in operand order: the target comes first
         marked = [number for number in makers if self.steps[number - 1].marks]
         changed = [number for number in makers if self.steps[number - 1].changes]
         return next(iter(marked + changed + makers), 0)
@@ -339,7 +341,7 @@ class Stepper:
             return ()
         begun = time.perf_counter()
         line_numbers = {name: number for number, name in enumerate(self._ops) if name}
-        found, known = list[NestCost](), dict[str, NestCost | None]()
+        costs, known = list[NestCost](), dict[str, NestCost | None]()
 
         def text_of(op: ir.Operation) -> str:
             return nest_text(self._lines, line_numbers.get(name_in(op.location), 0))
@@ -347,12 +349,12 @@ class Stepper:
         for op in outermost(self.named.module, lambda op: text_of(op).count("\n") > MOST_LINES):
             text = text_of(op)
             known[text] = (
-                self._priced[text] if text in self._priced else nest_cost(op, self._limits.lanes, self._around)
+                self._priced[text] if text in self._priced else nest_cost(op, self._limits.lanes, self._argument_bytes)
             )
-            found += [cost] if (cost := known[text]) is not None else []
+            costs += [cost] if (cost := known[text]) is not None else []
         self._priced = known
         self._cost_seconds += time.perf_counter() - begun
-        return tuple(found)
+        return tuple(costs)
 
     def _look(self) -> tuple[Change, ...]:
         """Return what changed in the payload since the last call."""
@@ -392,11 +394,11 @@ class Stepper:
         """Return the handles that changed since they were last recorded."""
         now: dict[tuple[int, str], Handle] = {}
         for frame in self._frames:
-            for held in frame.values.values():
-                if held.kind != VALUE:
-                    ops = tuple(map(str, held.values)) if held.kind == PARAM else tuple(held.ops)
-                    state = INVALID if held.invalid else HOLDS
-                    now[frame.number, held.name] = Handle(held.name, frame.number, ops, state, held.kind == PARAM)
+            for value in frame.values.values():
+                if value.kind != VALUE:
+                    ops = tuple(map(str, value.values)) if value.kind == PARAM else tuple(value.ops)
+                    state = INVALID if value.invalid else HOLDS
+                    now[frame.number, value.name] = Handle(value.name, frame.number, ops, state, value.kind == PARAM)
         changed = [handle for key, handle in now.items() if self._recorded.get(key) != (handle.ops, handle.state)]
         changed += [Handle(name, frame, (), GONE) for frame, name in self._recorded if (frame, name) not in now]
         self._recorded = {key: (handle.ops, handle.state) for key, handle in now.items()}
@@ -417,16 +419,16 @@ def symbol_of(sequence: ir.Operation) -> str:
     return str(sequence.attributes["sym_name"].value)
 
 
-def passed_on(held: Held, name: str, kind: ir.Type) -> Held:
+def passed_on(handle: Held, name: str, kind: ir.Type) -> Held:
     """Copy the contents of a handle for a new name and type."""
-    return replace(held, name=name, type=kind, ops=list(held.ops), values=list(held.values), invalid="", ended=0)
+    return replace(handle, name=name, type=kind, ops=list(handle.ops), values=list(handle.values), invalid="", ended=0)
 
 
-def first_of(held: Held) -> Held:
+def first_of(handle: Held) -> Held:
     """Remove the first operation or value from a handle, and return a handle to it."""
-    if held.kind == PARAM:
-        return Held("", held.kind, held.type, values=[held.values.pop(0)], made=held.made)
-    return Held("", held.kind, held.type, [held.ops.pop(0)], made=held.made)
+    if handle.kind == PARAM:
+        return Held("", handle.kind, handle.type, values=[handle.values.pop(0)], made=handle.made)
+    return Held("", handle.kind, handle.type, [handle.ops.pop(0)], made=handle.made)
 
 
 def together(ops: Sequence[ir.Operation]) -> int:

@@ -149,12 +149,12 @@ def keep_page(path: Path, text: str) -> None:
         ) from error
 
 
-def talk(recording: "DebugRecording", given: "Changes", replay: "Replay") -> None:
+def talk(recording: "DebugRecording", changes: "Changes", replay: "Replay") -> None:
     """Run the interactive loop, with output paged to the height of the terminal."""
     from autotune.contrib.debug.session import HELP, DebugSession
     from autotune.contrib.debug.terminal import cut
 
-    session = DebugSession(recording, replay, given)
+    session = DebugSession(recording, replay, changes)
     lines: list[str] | None = [*HELP.splitlines(), "", *(session.answer("1") or [])]
     while lines is not None:
         columns, rows = get_terminal_size()
