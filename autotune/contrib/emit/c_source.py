@@ -169,7 +169,7 @@ class SharedLibrary:
         return identifiers
 
     @property
-    def given(self) -> list[tuple[Argument, str]]:
+    def call_arguments(self) -> list[tuple[Argument, str]]:
         """Arguments of a call, with their names in C: all but weights."""
         pairs = zip(self.payload.arguments, self.names, strict=True)
         return [(argument, name) for argument, name in pairs if argument.role != "weight"]
@@ -220,7 +220,9 @@ class SharedLibrary:
 def header_text(library: SharedLibrary) -> str:
     """Return the header of a library, valid in C and C++."""
     name = library.name
-    notes = "".join(note for dtype, note in HALF_NOTES.items() if any(a.dtype == dtype for a, _ in library.given))
+    notes = "".join(
+        note for dtype, note in HALF_NOTES.items() if any(a.dtype == dtype for a, _ in library.call_arguments)
+    )
     weights = f"file of the weights, sha256\n   {library.weights.sha256}" if library.weights else "NULL: there are none"
     extents = "".join(
         f"\n    int64_t {name} /* {dim.low} to {dim.high} */,"
@@ -267,7 +269,7 @@ const char *{name}_status(int status);
 def declared(library: SharedLibrary) -> str:
     """Return the parameters of `run` after the context."""
     lines = []
-    for argument, name in library.given:
+    for argument, name in library.call_arguments:
         const, shape = "" if argument.role in WRITTEN else "const ", ", ".join(map(str, library.shape(argument)))
         lines.append(f"\n    {const}{C_TYPES[argument.dtype]} *{name} /* [{shape}] */")
     return ",".join(lines)
@@ -290,7 +292,7 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
         *(stores(variant) for variant in library.variants),
         *(variant_text(library, variant) for variant in library.variants),
         tables(library),
-        size_tables(library.any_size, [a for a, _ in library.given]) if library.any_size else "",
+        size_tables(library.any_size, [a for a, _ in library.call_arguments]) if library.any_size else "",
         part("cpuid.c"),
         part("sha256.c") if library.weights else "",
         "struct team;\n\n" if library.threads == 1 else "",
@@ -373,7 +375,7 @@ struct variant {
 
 def constants(library: SharedLibrary) -> str:
     """Return the macros that the common parts use."""
-    name, weights, given = library.name, library.weights, library.given
+    name, weights, given = library.name, library.weights, library.call_arguments
     programs = [program for variant in library.variants for program in variant.programs]
     counts = [len(program.payload.arguments) + len(program.code.weights) for program in programs]
     ranks = [len(a.shape) for program in programs for a in program.payload.arguments]
@@ -436,7 +438,7 @@ def program_text(library: SharedLibrary, variant: LevelPrograms, program: Librar
     pointers = ", ".join(f"memrefs[{i}]" for i in range(count))
     setter = f"void {setter_symbol(symbol)}(int64_t);\n" if program.code.extents else ""
     numbers = ", ".join(str(variant.panels.index(panel)) for panel in variant.panels_of(program)) or "0"
-    positions = {argument.name: number for number, (argument, _) in enumerate(library.given)}
+    positions = {argument.name: number for number, (argument, _) in enumerate(library.call_arguments)}
     sizes, rows = [], []
     for index, argument in enumerate(payload.arguments):
         sizes.append(sizes_text(f"sizes_{symbol}_{index}", argument.shape))
@@ -491,7 +493,7 @@ def panel_table(library: SharedLibrary, variant: LevelPrograms) -> str:
 
 def tables(library: SharedLibrary) -> str:
     """Return the tables of call arguments, variants and status messages."""
-    weights, given = library.weights, library.given
+    weights, given = library.weights, library.call_arguments
     sizes, rows = [], []
     for index, (argument, _) in enumerate(given):
         dims = library.dims_of(argument)
@@ -543,6 +545,6 @@ def run_text(library: SharedLibrary) -> str:
     return (
         f"int {library.name}_run({library.name}_context *context,{extents}{declared(library)}) {{\n"
         f"  const int64_t request[] = {{{', '.join(dims) or 0}}};\n"
-        f"  void *const memory[] = {{{', '.join(f'(void *){name}' for _, name in library.given)}}};\n"
+        f"  void *const memory[] = {{{', '.join(f'(void *){name}' for _, name in library.call_arguments)}}};\n"
         "  return run_on(context, request, memory);\n}\n"
     )

@@ -31,8 +31,10 @@ def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
         raise BundleError(
             f"--as onnx writes a model with the package onnx, it is not installed; {install_command('import')}"
         ) from error
-    inputs = [(a, name) for a, name in library.given if a.role in READ]
-    outputs = [(a, name + AFTER if a.role == "state" else name) for a, name in library.given if a.role in WRITTEN]
+    inputs = [(a, name) for a, name in library.call_arguments if a.role in READ]
+    outputs = [
+        (a, name + AFTER if a.role == "state" else name) for a, name in library.call_arguments if a.role in WRITTEN
+    ]
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node(library.name, [n for _, n in inputs], [n for _, n in outputs], domain=DOMAIN)],
@@ -51,7 +53,7 @@ def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
 
 def ports_text(library: SharedLibrary) -> str:
     """Return a C table of the arrays that are inputs and outputs of the operator."""
-    names = {argument.name: (number, name) for number, (argument, name) in enumerate(library.given)}
+    names = {argument.name: (number, name) for number, (argument, name) in enumerate(library.call_arguments)}
     rows = []
     for is_output, roles in enumerate((READ, WRITTEN)):
         arguments = [argument for argument in library.payload.arguments if argument.role in roles]

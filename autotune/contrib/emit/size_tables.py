@@ -59,17 +59,17 @@ def size_types(sized: Sequence[AnySizePrograms]) -> str:
     return "".join(f"#define {name} {value}\n" for name, value in values.items()) + "\n" + TYPES
 
 
-def size_tables(model: AnySizePrograms, given: Sequence[Argument]) -> str:
+def size_tables(model: AnySizePrograms, arguments: Sequence[Argument]) -> str:
     """Return tables of open dimensions, compiled sizes, masks, and offsets of padded arrays.
 
     Args:
         model: Programs of the model, for any level.
-        given: Arguments of a call.
+        arguments: Arguments of a call.
     """
     dims = [f"{dim.low}, {dim.high}, {int(dim.pad)}" for dim in model.dims]
-    masks = [numbers(argument.name in dim.masks for dim in model.dims) for argument in given]
+    masks = [numbers(argument.name in dim.masks for dim in model.dims) for argument in arguments]
     offsets, end = [], 0
-    for argument in given:
+    for argument in arguments:
         offsets.append(end)
         alike = [each.bytes for p in model.programs for each in p.payload.arguments if each.name == argument.name]
         end += -(-max(alike) // LINE) * LINE

@@ -93,8 +93,8 @@ class Function:
             ValueError: An array has a wrong shape, or a state is not contiguous.
             LibraryError: An element or a size is out of range.
         """
-        given = self._in_order(arrays, named)
-        inputs = {each.name: self._convert(each, given[each.name]) for each in self._given}
+        values = self._in_order(arrays, named)
+        inputs = {each.name: self._convert(each, values[each.name]) for each in self._given}
         sizes = self._find_sizes(inputs)
         written = {
             a.name: np.empty([size if isinstance(size, int) else sizes[size] for size in a.shape], a.dtype)
@@ -137,11 +137,11 @@ class Function:
             )
         return values
 
-    def _find_sizes(self, held: dict[str, Array]) -> dict[str, int]:
+    def _find_sizes(self, arrays: dict[str, Array]) -> dict[str, int]:
         """Return the sizes that a call chooses, by name."""
         sizes: dict[str, int] = {}
         for argument in self._given:
-            for name, size in zip(argument.shape, held[argument.name].shape, strict=True):
+            for name, size in zip(argument.shape, arrays[argument.name].shape, strict=True):
                 if isinstance(name, str) and sizes.setdefault(name, size) != size:
                     raise ValueError(
                         f"{name} must be one size in all arrays, it is {sizes[name]} and, in {argument.name}, {size}"
@@ -150,9 +150,9 @@ class Function:
 
     def _convert(self, argument: CallArgument, value: object) -> Array:
         """Return an array in the form that the library reads."""
-        given: Any = value
-        is_foreign = not isinstance(given, np.ndarray) and hasattr(given, "__dlpack__")
-        array: Array = np.from_dlpack(given) if is_foreign else np.asarray(given)
+        source: Any = value
+        is_foreign = not isinstance(source, np.ndarray) and hasattr(source, "__dlpack__")
+        array: Array = np.from_dlpack(source) if is_foreign else np.asarray(source)
         if array.dtype.name == "bfloat16":  # of ml_dtypes
             array = array.view(np.uint16)
         if array.dtype != argument.dtype:
@@ -165,6 +165,6 @@ class Function:
             raise ValueError(f"{argument.name} must be of shape {expected}, it is {array.shape}")
         if argument.role != "state":
             return np.require(array, requirements=("C", "A"))
-        if not (isinstance(given, np.ndarray) and array.flags.carray):
+        if not (isinstance(source, np.ndarray) and array.flags.carray):
             raise ValueError(f"{argument.name} is written, so it must be a NumPy array in one block of memory")
         return array

@@ -22,12 +22,12 @@ OF_ARRAY = 4  # status codes per array: null, misaligned, overlapping, out of ra
 
 
 def status_texts(
-    given: Sequence[tuple[Argument, str]], needs: str, threads: int, weights: WeightsFile | None, *, is_open: bool
+    arguments: Sequence[tuple[Argument, str]], needs: str, threads: int, weights: WeightsFile | None, *, is_open: bool
 ) -> list[str]:
     """Return the messages of all status codes, in order.
 
     Args:
-        given: Arguments of a call, with their names in C.
+        arguments: Arguments of a call, with their names in C.
         needs: CPU features that the library needs.
         threads: Maximum number of threads of a call.
         weights: Weights file, if there is one.
@@ -47,7 +47,7 @@ def status_texts(
         "a context must be one that open gave",
         "a context must serve one call at a time, it serves one; open one for each thread",
     )
-    return [*general, *(text for argument, name in given for text in texts_of(argument, name, is_open=is_open))]
+    return [*general, *(text for argument, name in arguments for text in texts_of(argument, name, is_open=is_open))]
 
 
 def texts_of(argument: Argument, name: str, *, is_open: bool = False) -> tuple[str, ...]:
@@ -69,18 +69,18 @@ def feature_texts(features: Sequence[str]) -> list[str]:
     return [f"the processor must have {needs}, it lacks {each}; emit with a lower --target" for each in features]
 
 
-def size_texts(sizes: AnySizePrograms, names: Sequence[str], given: Sequence[tuple[Argument, str]]) -> list[str]:
+def size_texts(sizes: AnySizePrograms, names: Sequence[str], arguments: Sequence[tuple[Argument, str]]) -> list[str]:
     """Return the additional messages of a library of any size.
 
     Args:
         sizes: Programs of its model.
         names: Names of the open dimensions in C.
-        given: Arguments of a call, with their names in C.
+        arguments: Arguments of a call, with their names in C.
     """
     dims = [
         f"{name} must be from {dim.low} to {dim.high}, it is not" for dim, name in zip(sizes.dims, names, strict=True)
     ]
-    masks = [f"{name} must hold a 1 in each line that is padded, one has zeros alone" for _, name in given]
+    masks = [f"{name} must hold a 1 in each line that is padded, one has zeros alone" for _, name in arguments]
     return ["a request must fit a compiled size, it fits none", *dims, *masks]
 
 

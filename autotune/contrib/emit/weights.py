@@ -39,12 +39,12 @@ class WeightsFile:
     offsets: Mapping[str, int]
 
 
-def weights_of(bundle: BundleFiles, given: Path | None, output: Path, stem: str) -> WeightsFile | None:
+def weights_of(bundle: BundleFiles, file: Path | None, output: Path, stem: str) -> WeightsFile | None:
     """Return the weights file of a bundle's library: the given one, or a new one with the payload's weights.
 
     Args:
         bundle: Bundle of the library.
-        given: Safetensors file with every weight by its name, used in place; `None` to write a file.
+        file: Safetensors file with every weight by its name, used in place; `None` to write a file.
         output: Folder for a new file.
         stem: Name of a new file, without extension.
 
@@ -56,11 +56,11 @@ def weights_of(bundle: BundleFiles, given: Path | None, output: Path, stem: str)
     """
     weights = [argument for argument in bundle.payload.arguments if argument.role == "weight"]
     if not weights:
-        if given is not None:
+        if file is not None:
             raise BundleError(f"--weights must be left out, {bundle.payload.name} has no argument of role weight")
         return None
-    if given is not None:
-        return read_weights(given, weights)
+    if file is not None:
+        return read_weights(file, weights)
     if lacks_reference(bundle):
         raise BundleError(
             f"weights of {bundle.payload.name} must be known, what it was read from is not known here; pass --weights "
@@ -83,7 +83,7 @@ def stored_name(name: str, owners: Mapping[str, str]) -> str:
     return f"{name},{owner}" if owner else name
 
 
-def weights_of_sizes(model: AnySizePrograms, given: Path | None, output: Path, stem: str) -> WeightsFile | None:
+def weights_of_sizes(model: AnySizePrograms, file: Path | None, output: Path, stem: str) -> WeightsFile | None:
     """Return the weights file of a library of any size; arguments are those of `weights_of`.
 
     Raises:
@@ -94,16 +94,16 @@ def weights_of_sizes(model: AnySizePrograms, given: Path | None, output: Path, s
     for program in model.programs:
         own_weights = [argument for argument in program.payload.arguments if argument.role == "weight"]
         fresh = {stored_name(a.name, program.owners): a for a in own_weights}
-        if given is None and fresh.keys() - weights.keys():
+        if file is None and fresh.keys() - weights.keys():
             inputs = program.payload.make_inputs(0)
             values |= {name: inputs[a.name] for name, a in fresh.items() if name not in weights}
         weights |= {name: replace(a, name=name) for name, a in fresh.items() if name not in weights}
     if not weights:
-        if given is not None:
+        if file is not None:
             raise BundleError(f"--weights must be left out, {model.name} has no weights")
         return None
-    path = given or output / f"{stem}.safetensors"
-    if given is None:
+    path = file or output / f"{stem}.safetensors"
+    if file is None:
         write_weights(path, list(weights.values()), values)
     return read_weights(path, list(weights.values()))
 

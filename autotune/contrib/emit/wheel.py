@@ -75,15 +75,15 @@ def module_text(library: SharedLibrary) -> str:
     """Return the source of the package's ``__init__``."""
     arguments = "".join(
         f"    CallArgument({name!r}, {a.role!r}, {numpy_type(a.dtype)!r}, {library.shape(a)!r}),\n"
-        for a, name in library.given
+        for a, name in library.call_arguments
     )
     return MODULE.format(
         about=library.about,
         name=library.name,
         sizes=f", {tuple(library.dim_names)!r}" if library.any_size else "",
         arguments=arguments,
-        given=", ".join(name for a, name in library.given if a.role != "output"),
-        results=", ".join(name for a, name in library.given if a.role == "output") or "_",
+        given=", ".join(name for a, name in library.call_arguments if a.role != "output"),
+        results=", ".join(name for a, name in library.call_arguments if a.role == "output") or "_",
         weights=f"here / {library.weights.path.name!r}" if library.weights else None,
     )
 

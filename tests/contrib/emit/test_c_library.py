@@ -374,7 +374,7 @@ def test_a_library_whose_weights_are_bytes_has_the_sums_of_whole_numbers(tmp_pat
     library = library_of(tmp_path, str(tmp_path / "bytes.mlir"), (OURS,))
     a, b = library.payload.make_inputs(0).values()
     np.testing.assert_array_equal(linked(tmp_path, library)(a), a.astype("i4") @ b.astype("i4"))
-    written = [argument for argument, _ in library.given if argument.role == "output"]
+    written = [argument for argument, _ in library.call_arguments if argument.role == "output"]
     assert [(each.dtype, range_of(each)) for each in written] == [("i32", None)], "what lay there is not looked at"
 
 
