@@ -245,10 +245,10 @@ def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine
         check_oracle(payload, seed, worker)
         timeout = min(SECONDS, seconds_each * len(distinct))
         results = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT), timeout)
-        if all(one.samples is None for one in results):
+        if all(each.samples is None for each in results):
             quick = Effort(samples=1, seconds=0.0)
-            alone = [worker.evaluate(Job(payload, (one,), machine, seed, quick))[0] for one in distinct]
-            survivors = [i for i, one in enumerate(alone) if one.samples is not None]
+            alone = [worker.evaluate(Job(payload, (each,), machine, seed, quick))[0] for each in distinct]
+            survivors = [i for i, each in enumerate(alone) if each.samples is not None]
             raced = worker.evaluate(Job(payload, tuple(distinct[i] for i in survivors), machine, seed, EFFORT), timeout)
             results = [alone[i] if i not in survivors else raced[survivors.index(i)] for i in range(len(distinct))]
     by_candidate = dict(zip(distinct, results, strict=True))
@@ -256,32 +256,39 @@ def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine
 
 
 def against_first(
-    variants: Sequence[Variant], found: Sequence[Evaluation], quiet: float | None = None
+    variants: Sequence[Variant], evaluations: Sequence[Evaluation], quiet: float | None = None
 ) -> list[Measured]:
     """Compare every variant with the first: the ratio of its time to that of the first.
 
     Args:
         variants: Variants that were measured.
-        found: Evaluation of each variant.
+        evaluations: Evaluation of each variant.
         quiet: Best known seconds per call of the FMA kernel on this machine; `None` if only these samples count.
     """
-    return [measured(variant, one, found[0], one, quiet) for variant, one in zip(variants, found, strict=True)]
+    return [
+        measured(variant, evaluation, evaluations[0], evaluation, quiet)
+        for variant, evaluation in zip(variants, evaluations, strict=True)
+    ]
 
 
 def against_previous(
-    variants: Sequence[Variant], found: Sequence[Evaluation], quiet: float | None = None
+    variants: Sequence[Variant], evaluations: Sequence[Evaluation], quiet: float | None = None
 ) -> list[Measured]:
     """Compare every variant with its predecessor: the speed-up; arguments are those of `against_first`."""
-    before = [found[0], *found[:-1]]
-    pairs = zip(variants, found, before, strict=True)
-    return [measured(variant, one, one, last, quiet) for variant, one, last in pairs]
+    before = [evaluations[0], *evaluations[:-1]]
+    pairs = zip(variants, evaluations, before, strict=True)
+    return [measured(variant, evaluation, evaluation, last, quiet) for variant, evaluation, last in pairs]
 
 
 def measured(
-    variant: Variant, one: Evaluation, quick: Evaluation, slow: Evaluation, quiet: float | None = None
+    variant: Variant, evaluation: Evaluation, quick: Evaluation, slow: Evaluation, quiet: float | None = None
 ) -> Measured:
     """Return the measurement of a variant, with the ratio of the times of `slow` and `quick` as its factor."""
     factor = ratio_interval(slow.samples.seconds, quick.samples.seconds) if slow.samples and quick.samples else None
-    seconds = winner_time(one.samples.seconds, one.samples.reference_seconds, quiet).seconds if one.samples else None
-    outcome = one.outcome if not one.diagnostic else f"{one.outcome}: {one.diagnostic}"
-    return Measured(variant.name, variant.tasks, seconds, factor, one.max_error, outcome)
+    seconds = (
+        winner_time(evaluation.samples.seconds, evaluation.samples.reference_seconds, quiet).seconds
+        if evaluation.samples
+        else None
+    )
+    outcome = evaluation.outcome if not evaluation.diagnostic else f"{evaluation.outcome}: {evaluation.diagnostic}"
+    return Measured(variant.name, variant.tasks, seconds, factor, evaluation.max_error, outcome)

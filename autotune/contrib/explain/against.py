@@ -121,13 +121,15 @@ def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, l
         timed = [task for task in tasks if task.task.tag in times]
         each = {task.task.tag: times[task.task.tag].samples.median * task.task.count for task in timed}
         shares = {tag: seconds / sum(each.values()) for tag, seconds in each.items()}
-        found = [moving(task, shares) for task in timed if len(tasks) > 1 and only_moves(task.task)]
+        causes_measured = [moving(task, shares) for task in timed if len(tasks) > 1 and only_moves(task.task)]
         for task in costly(shares, timed, MOST_TASKS):
             listener.stage(f"running {task.task.tag} without one suspect at a time")
-            found += causes_in(task, shares[task.task.tag], machine, worker, seed)
+            causes_measured += causes_in(task, shares[task.task.tag], machine, worker, seed)
     if ours.median < SHORTEST_CALL:
-        found.append(Cause(CALL, SENTENCES[CALL], "", "", share_of_call(payload, whole, machine)))
-    causes = sorted((cause for cause in found if cause.share.low > LEAST), key=lambda cause: -cause.share.estimate)
+        causes_measured.append(Cause(CALL, SENTENCES[CALL], "", "", share_of_call(payload, whole, machine)))
+    causes = sorted(
+        (cause for cause in causes_measured if cause.share.low > LEAST), key=lambda cause: -cause.share.estimate
+    )
     ratio = ratio_interval(ours.seconds, theirs.seconds)
     unsteady = unsteady_between(ours, times.values(), machine)
     return Against(payload.name, library, version, ours.median, theirs.median, ratio, shares, tuple(causes), unsteady)

@@ -135,20 +135,22 @@ def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Expla
     )
 
 
-def quiet_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation]) -> float | None:
+def quiet_here(bundle: BundleFiles, machine: Machine, evaluations: Sequence[Evaluation]) -> float | None:
     """Return the best seconds per call of the FMA kernel, now or, on the same machine, when the bundle was recorded."""
     recorded = recorded_quiet(bundle.manifest) if bundle.manifest.fingerprint == machine.fingerprint else None
-    now = [min(one.samples.reference_seconds) for one in found if one.samples and one.samples.reference_seconds]
+    now = [
+        min(each.samples.reference_seconds) for each in evaluations if each.samples and each.samples.reference_seconds
+    ]
     return min([*now, *([recorded] if recorded else [])], default=None)
 
 
-def unsteady_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation]) -> str:
+def unsteady_here(bundle: BundleFiles, machine: Machine, evaluations: Sequence[Evaluation]) -> str:
     """Return a sentence on why the present times are not reliable; empty if they are."""
-    beside = [seconds for one in found if one.samples for seconds in one.samples.reference_seconds]
-    winner = found[0].samples
+    beside = [seconds for each in evaluations if each.samples for seconds in each.samples.reference_seconds]
+    winner = evaluations[0].samples
     if winner is None:
         return ""
-    interference = interference_of(winner.seconds, beside, quiet_here(bundle, machine, found))
+    interference = interference_of(winner.seconds, beside, quiet_here(bundle, machine, evaluations))
     roof = bundle.manifest.roofs["flops"] if bundle.manifest.fingerprint == machine.fingerprint else 0.0
     return why_unsteady(None, interference, median(beside) if beside else None, machine, roof)
 

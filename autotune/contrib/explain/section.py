@@ -26,15 +26,15 @@ from autotune.reports.sections.cells import time_cell
 ANCHOR, TITLE = "techniques", "What each technique is worth"
 
 
-def techniques_of(found: Explanation) -> Section:
+def techniques_of(explanation: Explanation) -> Section:
     """Return the section with the ablation study, hardware counters and memory use."""
-    rows = [(row.name, row.factor) for row in found.rows[1:] if row.tasks and row.factor]
+    rows = [(row.name, row.factor) for row in explanation.rows[1:] if row.tasks and row.factor]
     heads = ("program", "time of a call", "times as long")
-    body = [technique_row(row) for index, row in enumerate(found.rows) if index == 0 or row.tasks]
+    body = [technique_row(row) for index, row in enumerate(explanation.rows) if index == 0 or row.tasks]
     caption = "The winner without one technique at a time, interleaved; brackets are 95 % intervals."
     table = DataTable(caption, [TableColumn(head, head != "program") for head in heads], body)
-    facts = counted(found)
-    pictures = list(draw_techniques(found.payload, rows))
+    facts = counted(explanation)
+    pictures = list(draw_techniques(explanation.payload, rows))
     return Section(ANCHOR, TITLE, [Gallery(pictures, table), *([Facts(facts)] if facts else [])])
 
 
@@ -49,14 +49,14 @@ def technique_row(row: Measured) -> TableRow:
     return TableRow(cells)
 
 
-def counted(found: Explanation) -> dict[str, str]:
+def counted(explanation: Explanation) -> dict[str, str]:
     """Return hardware events per call and memory use of the winner, as far as they were measured."""
     facts: dict[str, str] = {}
-    if found.counts is not None:
-        facts |= {name: f"{count:.4g} a call" for name, count in found.counts.events.items()}
-        facts |= {"hardware counters": found.counts.missing} if found.counts.missing else {}
-    if found.memory is not None:
-        facts |= {name.replace("_", " "): size(count) for name, count in vars(found.memory).items()}
+    if explanation.counts is not None:
+        facts |= {name: f"{count:.4g} a call" for name, count in explanation.counts.events.items()}
+        facts |= {"hardware counters": explanation.counts.missing} if explanation.counts.missing else {}
+    if explanation.memory is not None:
+        facts |= {name.replace("_", " "): size(count) for name, count in vars(explanation.memory).items()}
     return facts
 
 

@@ -80,30 +80,30 @@ def show_against(source: str, library: str, task: str | None, config: str, famil
     show_causes(comparison)
 
 
-def show_causes(found: "Against") -> None:
+def show_causes(against: "Against") -> None:
     """Print the times of both, one row per cause, and the most promising change."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.core.console import duration
     from autotune.reports.format import factor, out
 
     console = out()
-    ours, theirs = duration(found.seconds), duration(found.library_seconds)
-    slower = f"{factor(found.ratio)} as long"
-    show_sentence(console, f"{found.payload}: {ours}, {found.library} {theirs}: {slower} [95 %]; {found.version}")
-    if found.unsteady:
-        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
+    ours, theirs = duration(against.seconds), duration(against.library_seconds)
+    slower = f"{factor(against.ratio)} as long"
+    show_sentence(console, f"{against.payload}: {ours}, {against.library} {theirs}: {slower} [95 %]; {against.version}")
+    if against.unsteady:
+        show_sentence(console, f"not measurable here and now: {against.unsteady}", 2)
     rows = [
-        TextRow(cause.name, (percent(cause.share), cause.change or "-", cause.task or "-")) for cause in found.causes
+        TextRow(cause.name, (percent(cause.share), cause.change or "-", cause.task or "-")) for cause in against.causes
     ]
     heads = ("share [95 %]", "without it", "task")
     if not rows:
         show_sentence(console, "no cause was measured: no other value of a knob makes it faster", 2)
         return
     show_table(console, Table("", tuple(map(Column, heads)), tuple(rows)))
-    for name, sentence in {cause.name: cause.sentence for cause in found.causes}.items():
+    for name, sentence in {cause.name: cause.sentence for cause in against.causes}.items():
         show_sentence(console, f"{name}: {sentence}", 2)
     show_sentence(console, "share: part of the time of a call that goes without it; causes overlap", 2)
-    if change := next((cause.change for cause in found.causes if cause.change), ""):
+    if change := next((cause.change for cause in against.causes if cause.change), ""):
         show_sentence(console, f"most worth trying: {change}", 2)
 
 
@@ -112,34 +112,36 @@ def percent(share: "Interval") -> str:
     return f"{share.estimate:.0%} [{share.low:.0%}, {share.high:.0%}]"
 
 
-def show_explanation(found: "Explanation") -> None:
+def show_explanation(explanation: "Explanation") -> None:
     """Print one row per technique, then counters and memory use."""
     from autotune.cli.layout import Column, Table, show_sentence, show_table
     from autotune.core.payload import UNPROVED
     from autotune.reports.format import out
 
     console = out()
-    built = found.kind == "build-up"
+    built = explanation.kind == "build-up"
     rows_are = "built up, speed-up of each step" if built else "the winner without one technique"
-    show_sentence(console, f"{found.payload}: {rows_are}")
-    if found.unsteady:
-        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
+    show_sentence(console, f"{explanation.payload}: {rows_are}")
+    if explanation.unsteady:
+        show_sentence(console, f"not measurable here and now: {explanation.unsteady}", 2)
     heads = ("time", "speed-up [95 %]" if built else "times as long [95 %]", "max error", "tasks")
-    used = [row for index, row in enumerate(found.rows) if index == 0 or row.tasks]
-    rows = tuple(technique_row(row, is_first=row is used[0], built=built, timed=not found.unsteady) for row in used)
+    used = [row for index, row in enumerate(explanation.rows) if index == 0 or row.tasks]
+    rows = tuple(
+        technique_row(row, is_first=row is used[0], built=built, timed=not explanation.unsteady) for row in used
+    )
     show_table(console, Table("", tuple(map(Column, heads)), rows))
-    if found.unproved:
+    if explanation.unproved:
         show_sentence(console, UNPROVED, 2)
     show_sentence(console, CAPTION, 2)
-    if unused := [row.name for row in found.rows[1:] if not row.tasks]:
+    if unused := [row.name for row in explanation.rows[1:] if not row.tasks]:
         show_sentence(console, f"not used: {', '.join(unused)}", 2)
-    if found.counts is not None:
-        for name, count in found.counts.events.items():
+    if explanation.counts is not None:
+        for name, count in explanation.counts.events.items():
             show_sentence(console, f"{name}: {count:.4g} a call", 2)
-        if found.counts.missing:
-            show_sentence(console, f"hardware counters: {found.counts.missing}", 2)
-    if found.memory is not None:
-        sizes = {name: f"{size / 2**20:.4g} MiB" for name, size in vars(found.memory).items()}
+        if explanation.counts.missing:
+            show_sentence(console, f"hardware counters: {explanation.counts.missing}", 2)
+    if explanation.memory is not None:
+        sizes = {name: f"{size / 2**20:.4g} MiB" for name, size in vars(explanation.memory).items()}
         arena = f"intermediates {sizes['intermediates']} in an arena of {sizes['arena']}"
         show_sentence(
             console, f"memory: arguments {sizes['arguments']}, {arena}, packed weights {sizes['packed_weights']}", 2
