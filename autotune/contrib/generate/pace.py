@@ -22,14 +22,14 @@ class Pace:
     seconds: tuple[float, ...]
 
 
-def follow(found: Iterator[int], on_token: Callable[[int], None] = lambda token: None, *, cached: bool = True) -> Pace:
+def follow(stream: Iterator[int], on_token: Callable[[int], None] = lambda token: None, *, cached: bool = True) -> Pace:
     """Time a generation to its end; calls of `on_token` with every token are not timed."""
     tokens: list[int] = []
     seconds: list[float] = []
 
     def take(calls: int) -> None:
         del calls
-        tokens.append(next(found))
+        tokens.append(next(stream))
 
     while True:
         try:
@@ -51,12 +51,12 @@ def follow_both(
     order = (True, False, True)
     streams = [start(cached) for cached in order]  # all are compiled before the first is timed
     first = follow(streams[0], on_token)
-    return (first, *(follow(one, cached=cached) for one, cached in zip(streams[1:], order[1:], strict=True)))
+    return (first, *(follow(stream, cached=cached) for stream, cached in zip(streams[1:], order[1:], strict=True)))
 
 
 def cache_gain(paces: tuple[Pace, ...], count: int) -> float:
     """Return the ratio of the times of the first `count` tokens without and with the cache."""
-    taken: dict[bool, list[float]] = {True: [], False: []}
+    seconds: dict[bool, list[float]] = {True: [], False: []}
     for pace in paces:
-        taken[pace.cached].append(sum(pace.seconds[:count]))
-    return mean(taken[False]) / mean(taken[True])
+        seconds[pace.cached].append(sum(pace.seconds[:count]))
+    return mean(seconds[False]) / mean(seconds[True])
