@@ -46,8 +46,8 @@ class Device:
         """One-line description."""
         room = f"{self.threads} threads and {self.workgroup_bytes >> 10} KiB of workgroup memory a block"
         board = f" ({CHIPS[self.chip].name})" if self.chip else ""
-        what = f"PTX for {self.chip}{board}, never run" if self.chip else "SPIR-V, verified on lavapipe"
-        return f"{what}; at most {room}"
+        format = f"PTX for {self.chip}{board}, never run" if self.chip else "SPIR-V, verified on lavapipe"
+        return f"{format}; at most {room}"
 
 
 VULKAN, DEFAULT_CHIP = Device("vulkan"), "sm_90"

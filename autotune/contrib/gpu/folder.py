@@ -178,23 +178,23 @@ def read_script(folder: Path) -> str:
     return read_limited(folder / SCHEDULE).decode(errors="replace")
 
 
-def replay_folder(found: KernelFolder, workshop: KernelWorkshop) -> list[KernelReplay]:
+def replay_folder(source: KernelFolder, workshop: KernelWorkshop) -> list[KernelReplay]:
     """Compile and verify the kernels of a folder again from its scripts, and the whole program if there are several.
 
     Raises:
         BundleError: A file is missing.
         PayloadError: No family covers a task.
     """
-    units = units_of(found.payload)
+    units = units_of(source.payload)
     replays, kernels = [], []
     for unit in units.payloads:
-        folder = task_folder(found.folder, unit.name, several=found.several)
+        folder = task_folder(source.folder, unit.name, several=source.several)
         kernel = make_again(unit, folder, workshop)
-        replays.append(compared(kernel, folder, found.device))
+        replays.append(compared(kernel, folder, source.device))
         kernels.append(kernel)
-    if found.several:
+    if source.several:
         whole = units.assembled(kernels, workshop)
-        name = f"{found.payload.name} as a whole"
+        name = f"{source.payload.name} as a whole"
         if whole is None:
             replays.append(KernelReplay(name, "wrong-result", "a kernel of it is not right"))
         else:

@@ -86,13 +86,16 @@ def expand_round(x: ir.Value) -> ir.Value:
 def expand_atan(x: ir.Value) -> ir.Value:
     """Arc tangent, as in Cephes: beyond tan(pi / 8), pi / 4 plus that of (x - 1) / (x + 1)."""
     magnitude = math.absf(x)
-    one, ratio = splat(x, 1.0), select("ogt", magnitude, splat(x, 1.0), arith.divf(splat(x, 1.0), magnitude), magnitude)
-    beyond = arith.divf(arith.subf(ratio, one), arith.addf(ratio, one))
+    unit, ratio = (
+        splat(x, 1.0),
+        select("ogt", magnitude, splat(x, 1.0), arith.divf(splat(x, 1.0), magnitude), magnitude),
+    )
+    beyond = arith.divf(arith.subf(ratio, unit), arith.addf(ratio, unit))
     reduced = select("ogt", ratio, splat(x, TAN_EIGHTH), beyond, ratio)
     square = arith.mulf(reduced, reduced)
     angle = math.fma(arith.mulf(horner(square, ATAN), square), reduced, reduced)
     angle = select("ogt", ratio, splat(x, TAN_EIGHTH), arith.addf(angle, splat(x, pi / 4)), angle)
-    angle = select("ogt", magnitude, one, arith.subf(splat(x, pi / 2), angle), angle)
+    angle = select("ogt", magnitude, unit, arith.subf(splat(x, pi / 2), angle), angle)
     return math.copysign(angle, x)
 
 

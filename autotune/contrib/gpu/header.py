@@ -12,21 +12,23 @@ from autotune.core.host.whole_file import write_file
 from autotune.core.printable import in_comment
 
 
-def emit_folder(found: KernelFolder, output: Path) -> list[Path]:
+def emit_folder(source: KernelFolder, output: Path) -> list[Path]:
     """Write the kernels of a folder and their C header.
 
     Raises:
         BundleError: A file is missing or incomplete.
     """
-    name, end = c_name(found.payload.entry), "ptx" if found.device.chip else "spv"
-    file = PTX if found.device.chip else BINARY
-    recorded = read_json(found.folder / (PROGRAM if found.several else CHOSEN))
+    name, end = c_name(source.payload.entry), "ptx" if source.device.chip else "spv"
+    file = PTX if source.device.chip else BINARY
+    recorded = read_json(source.folder / (PROGRAM if source.several else CHOSEN))
     try:
-        kernels: Mapping[str, Any] = recorded["kernels"] if found.several else {name: {**recorded, "file": file}}
-        header = header_text(name, found, recorded, kernels)
-        files = {f"{c_name(each)}.{end}": read_limited(inside(found.folder, kernels[each]["file"])) for each in kernels}
+        kernels: Mapping[str, Any] = recorded["kernels"] if source.several else {name: {**recorded, "file": file}}
+        header = header_text(name, source, recorded, kernels)
+        files = {
+            f"{c_name(each)}.{end}": read_limited(inside(source.folder, kernels[each]["file"])) for each in kernels
+        }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise BundleError(f"{found.folder} must say what a host needs, it does not: {error}; tune again") from error
+        raise BundleError(f"{source.folder} must say what a host needs, it does not: {error}; tune again") from error
     output.mkdir(parents=True, exist_ok=True)
     written = []
     for each, data in (files | {f"{name}.h": header.encode()}).items():
@@ -47,18 +49,18 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-def header_text(name: str, found: KernelFolder, recorded: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
+def header_text(name: str, tuned: KernelFolder, recorded: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
     """Return the text of the C header."""
-    arguments = [(argument.name, argument.type) for argument in found.payload.arguments]
-    if found.several:
+    arguments = [(argument.name, argument.type) for argument in tuned.payload.arguments]
+    if tuned.several:
         arguments.append(("intermediates", f"{int(recorded['arena_bytes'])} bytes"))
         launches = [(sorted(kernels).index(each["kernel"]), bindings_of(each)) for each in recorded["launches"]]
     else:
-        names = [argument.name for argument in found.payload.arguments]
-        sizes = [argument.bytes for argument in found.payload.arguments]
+        names = [argument.name for argument in tuned.payload.arguments]
+        sizes = [argument.bytes for argument in tuned.payload.arguments]
         numbers = [names.index(each) for each in recorded["bindings"]]
         launches = [(0, [(number, 0, sizes[number]) for number in numbers])]
-    form = "PTX, arguments plain pointers" if found.device.chip else "SPIR-V, bindings of set 0, storage buffers"
+    form = "PTX, arguments plain pointers" if tuned.device.chip else "SPIR-V, bindings of set 0, storage buffers"
     buffers = "".join(f"   {number}: {in_comment(' '.join(each))}\n" for number, each in enumerate(arguments))
     flat = [binding for _, bindings in launches for binding in bindings]
     starts, at = [], 0
@@ -72,7 +74,7 @@ def header_text(name: str, found: KernelFolder, recorded: Mapping[str, Any], ker
     ]
     guard = f"{name.upper()}_KERNELS_H"
     return f"""\
-/* {in_comment(found.payload.name)} for {found.device.name}, emitted by mlir-schedule-autotune: verified without a GPU,
+/* {in_comment(tuned.payload.name)} for {tuned.device.name}, emitted by mlir-schedule-autotune: verified without a GPU,
    not measured. {form}; no push constants.
    Launches come one behind the other. Buffers:
 {buffers}*/
@@ -103,9 +105,9 @@ def bindings_of(launch: Mapping[str, Any]) -> list[tuple[int, int, int]]:
     return [(int(each["buffer"]), int(each["offset"]), int(each["size"])) for each in launch["bindings"]]
 
 
-def triple(kernel: Mapping[str, Any], what: str) -> str:
+def triple(kernel: Mapping[str, Any], key: str) -> str:
     """Format sizes along x, y and z as a C initializer."""
-    x, y, z = (int(size) for size in kernel[what])
+    x, y, z = (int(size) for size in kernel[key])
     return f"{{{x}, {y}, {z}}}"
 
 

@@ -414,13 +414,13 @@ def repeat(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask
         for argument, value in zip(body.arguments, [induction_variable, *carried], strict=True):
             threads.values[argument] = value
         yielded = threads.run(body, active)
-        carried = [kept(active, mask, new, old) for new, old in zip(yielded, carried, strict=True)]
+        carried = [merge_iteration(active, mask, new, old) for new, old in zip(yielded, carried, strict=True)]
         induction_variable = induction_variable + step
     for result, value in zip(op.results, carried, strict=True):
         threads.values[result] = value
 
 
-def kept(inside: Mask | None, mask: Mask | None, new: Value, old: Value) -> Value:
+def merge_iteration(inside: Mask | None, mask: Mask | None, new: Value, old: Value) -> Value:
     """Merge a loop-carried value after an iteration: threads that have left the loop keep the old one."""
     if inside is None or inside is mask:
         return new

@@ -121,7 +121,7 @@ def read_kernel(module: ir.Module, device: Device) -> Kernel:
         refuse(f"a schedule must end in one kernel, it ends in {len(launches)}")
     kernel = next(op for op in ops if op.name == "gpu.func")
     name = str(ir.StringAttr(kernel.attributes["sym_name"]).value)
-    block, grid = (axes_of(kernel, f"known_{what}_size") for what in ("block", "grid"))
+    block, grid = (axes_of(kernel, f"known_{level}_size") for level in ("block", "grid"))
     inside = every_op(kernel)
     shared = sum(buffer_bytes(op) for op in inside if op.name == "memref.alloc")
     result = Kernel(str(module), name, block, grid, arguments_of(launches[0]), shared, count(inside, "gpu.barrier"))

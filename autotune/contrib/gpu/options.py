@@ -59,8 +59,8 @@ def tune_unmeasured(arguments: Arguments, spec: str, option_name: str, *, verifi
     check_modelled(options, arguments, f"{option_name} {device.name}", ())
     with ProgressLine() as line:
         loaded = read_payloads(arguments["payloads"], line)
-    given = {"folder": arguments["bundle"], "as_json": arguments["as_json"], "verified": verified}
-    tune_kernels(loaded, device, options, store=arguments["store"], **given)
+    output = {"folder": arguments["bundle"], "as_json": arguments["as_json"], "verified": verified}
+    tune_kernels(loaded, device, options, store=arguments["store"], **output)
 
 
 def tune_kernels(
@@ -337,8 +337,8 @@ def regress_kernels(arguments: Arguments) -> None:
     folders = arguments["bundles"]
     rejected = [name for name in ("update", "history", "output", "junit_file") if arguments[name]]
     if rejected or not all(map(is_kernel_folder, folders)):
-        what = f"--{rejected[0].removesuffix('_file')}" if rejected else "other bundles"
-        raise typer.BadParameter(f"kernels for a GPU are verified again alone, nothing is measured; drop {what}")
+        unsupported = f"--{rejected[0].removesuffix('_file')}" if rejected else "other bundles"
+        raise typer.BadParameter(f"kernels for a GPU are verified again alone, nothing is measured; drop {unsupported}")
     replays = [replay for folder in folders for replay in replayed(folder)]
     tell_replays(replays, [f"{each.verdict:<7} {each.sentence}" for each in replays], as_json=arguments["as_json"])
     if any(replay.verdict != "ok" for replay in replays):
@@ -392,9 +392,9 @@ def takes_kernels(parameter: str) -> Callable[[Arguments], bool]:
     """
 
     def takes(arguments: Arguments) -> bool:
-        given = arguments[parameter]
+        value = arguments[parameter]
         return any(
-            is_kernel_folder(Path(each)) for each in (given if isinstance(given, list) else filter(None, (given,)))
+            is_kernel_folder(Path(each)) for each in (value if isinstance(value, list) else filter(None, (value,)))
         )
 
     return takes

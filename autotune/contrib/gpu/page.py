@@ -48,14 +48,14 @@ def read_sweeps(source: str | Path, store: str | None = None) -> list[KernelSwee
     if not is_kernel_folder(folder):
         with Store.read(source) as opened:
             return list(kernel_sweeps(opened))
-    found = read_folder(folder)
-    units = {unit.name for unit in units_of(found.payload, verified=False).payloads}
-    address = store or home_of(found.device.name) / STORE
+    kernels = read_folder(folder)
+    units = {unit.name for unit in units_of(kernels.payload, verified=False).payloads}
+    address = store or home_of(kernels.device.name) / STORE
     if "://" not in str(address) and not Path(address).is_file():
         raise StoreError(f"trials of {folder} must be in a store, {shown(str(address))} is none; name it with --store")
     with Store.read(address) as opened:
         sweeps = kernel_sweeps(opened)
-        return [each for each in sweeps if each.facts.payload in units and each.facts.device == found.device.name]
+        return [each for each in sweeps if each.facts.payload in units and each.facts.device == kernels.device.name]
 
 
 def to_json(sweep: KernelSweep) -> dict[str, Any]:
@@ -100,25 +100,25 @@ def write_kernel_page(source: str, store: str | None) -> str:
         sweeps = read_sweeps(source)
         lead = f"{plural(sum(len(each.records) for each in sweeps), 'trial')}; {MEASURED_NOTHING}."
         return write_page(f"Kernels of {shown(source)}", lead, [kernels_of(sweeps), search_of(sweeps)])
-    found = read_folder(folder)
-    address = store or home_of(found.device.name) / STORE
+    kernels = read_folder(folder)
+    address = store or home_of(kernels.device.name) / STORE
     sweeps = read_sweeps(source, store) if store is not None or Path(address).is_file() else []
     sections = [
         *([kernels_of(sweeps)] if sweeps else []),
-        *([launches_of(found)] if found.several else []),
-        scripts_of(found),
+        *([launches_of(kernels)] if kernels.several else []),
+        scripts_of(kernels),
         *([search_of(sweeps)] if sweeps else []),
         again_with(folder),
     ]
     return write_page(
-        f"{found.payload.name} for {found.device.name}", f"{verdict_of(found)}; {MEASURED_NOTHING}.", sections
+        f"{kernels.payload.name} for {kernels.device.name}", f"{verdict_of(kernels)}; {MEASURED_NOTHING}.", sections
     )
 
 
-def verdict_of(found: KernelFolder) -> str:
+def verdict_of(folder: KernelFolder) -> str:
     """Describe the recorded verification of a folder's kernels."""
-    recorded = read_json(found.folder / PROGRAM) if found.several else {}
-    if found.several and recorded.get("outcome") != "ok":
+    recorded = read_json(folder.folder / PROGRAM) if folder.several else {}
+    if folder.several and recorded.get("outcome") != "ok":
         return f"The whole was not right: {recorded.get('outcome')}"
     return "Verified when it was written"
 
@@ -174,9 +174,9 @@ def search_of(sweeps: Sequence[KernelSweep]) -> Section:
     return Section("search", "Search", blocks)
 
 
-def launches_of(found: KernelFolder) -> Section:
+def launches_of(folder: KernelFolder) -> Section:
     """Return the section with the launches of a program."""
-    recorded = read_json(found.folder / PROGRAM)
+    recorded = read_json(folder.folder / PROGRAM)
     launches = [str(each.get("kernel")) for each in listed(recorded, "launches")]
     columns = [TableColumn("kernel"), TableColumn("launches", numeric=True), TableColumn("block"), TableColumn("grid")]
     recorded_kernels = recorded.get("kernels")
@@ -186,7 +186,7 @@ def launches_of(found: KernelFolder) -> Section:
             [
                 TableCell(name),
                 TableCell(str(launches.count(name))),
-                *(TableCell(axes(each, what)) for what in ("block", "grid")),
+                *(TableCell(axes(each, level)) for level in ("block", "grid")),
             ]
         )
         for name, each in kernels.items()
@@ -202,16 +202,16 @@ def listed(recorded: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return [each for each in elements if isinstance(each, dict)] if isinstance(elements, list) else []
 
 
-def axes(kernel: object, what: str) -> str:
+def axes(kernel: object, level: str) -> str:
     """Format the sizes along x, y and z."""
-    sizes = kernel.get(what) if isinstance(kernel, dict) else None
+    sizes = kernel.get(level) if isinstance(kernel, dict) else None
     return " x ".join(map(str, sizes)) if isinstance(sizes, list) else "-"
 
 
-def scripts_of(found: KernelFolder) -> Section:
+def scripts_of(source: KernelFolder) -> Section:
     """Return the section with the transform script of every kernel."""
-    units = units_of(found.payload, verified=False).payloads
-    folders = {unit.name: task_folder(found.folder, unit.name, several=found.several) for unit in units}
+    units = units_of(source.payload, verified=False).payloads
+    folders = {unit.name: task_folder(source.folder, unit.name, several=source.several) for unit in units}
     blocks: list[Block] = [
         code_of(f"Script of {name}", read_script(folder))
         for name, folder in folders.items()

@@ -254,12 +254,12 @@ class Examiner:
             examined,
         )
 
-    def with_best(self, found: TaskKernel) -> TaskKernel:
+    def with_best(self, kernel: TaskKernel) -> TaskKernel:
         """Return the result of a search with the best trial evaluated: a trial from a store is compiled again."""
-        while (best := found.best) is not None and best.examined is None:
+        while (best := kernel.best) is not None and best.examined is None:
             again = self.trial(best.script, best.record.config, best.record.key)
-            found = replace(found, tried=tuple(again if each is best else each for each in found.tried))
-        return found
+            kernel = replace(kernel, tried=tuple(again if each is best else each for each in kernel.tried))
+        return kernel
 
 
 @dataclass(frozen=True)
