@@ -78,12 +78,12 @@ class SharedRounding:
             scf.yield_([arith.maxsi(loop.inner_iter_args[0], part)])
         return arith.bitcast(ir.F32Type.get(), loop.results[0])
 
-    def raised(self, dims: Sequence[int], outer: Indices, found: ir.Value) -> ir.Value:
+    def raised(self, dims: Sequence[int], outer: Indices, largest: ir.Value) -> ir.Value:
         """Return the bits of the largest magnitudes, including all positions along some dimensions."""
         if not dims:
-            return self.rows.raised(found, position(outer))
+            return self.rows.raised(largest, position(outer))
         dim, *rest = dims
-        loop = scf.ForOp(index(0), index(self.sizes[dim]), index(1), [found])
+        loop = scf.ForOp(index(0), index(self.sizes[dim]), index(1), [largest])
         with ir.InsertionPoint(loop.body):
             scf.yield_([self.raised(rest, {**outer, dim: loop.induction_variable}, loop.inner_iter_args[0])])
         return loop.results[0]
