@@ -91,7 +91,7 @@ def head_of(line: ScriptLine) -> tuple[str, str]:
 
 
 def with_alternatives(
-    count: int, alternatives: Sequence[BooleanAlternative], taken: Sequence[bool]
+    count: int, alternatives: Sequence[BooleanAlternative], selected: Sequence[bool]
 ) -> Iterator[int | ScriptLine]:
     """Yield the script with some alternatives at their other value.
 
@@ -100,9 +100,9 @@ def with_alternatives(
     Args:
         count: Number of operations of the shown script.
         alternatives: All alternatives.
-        taken: Whether each alternative has its other value.
+        selected: Whether each alternative has its other value.
     """
-    on = [alternative for alternative, other in zip(alternatives, taken, strict=True) if other]
+    on = [alternative for alternative, other in zip(alternatives, selected, strict=True) if other]
     left_out = set().union(*(alternative.covered for alternative in on))
     for index in range(count + 1):
         for hunk in (hunk for alternative in on for hunk in alternative.hunks if hunk.at == index):

@@ -45,18 +45,18 @@ class ScriptLine:
         """Key of lines that differ only in their numbers."""
         return self.parts, len(self.numbers), self.attribute
 
-    def write(self, given: Sequence[str | None]) -> str:
+    def write(self, replacements: Sequence[str | None]) -> str:
         """Return the text of the line with some numbers replaced.
 
         Args:
-            given: Replacement of each number: a handle, or for an attribute the name of the knob; `None` to keep it.
+            replacements: Replacement of each number: a handle, or the name of an attribute's knob; `None` to keep it.
         """
         head, middle, tail = self.parts
-        shown = [name or str(number) for name, number in zip(given, self.numbers, strict=True)]
+        shown = [name or str(number) for name, number in zip(replacements, self.numbers, strict=True)]
         if self.attribute:
-            sets = f', {SETS} = {{{self.attribute} = "{given[0]}"}}' if given[0] else ""
+            sets = f', {SETS} = {{{self.attribute} = "{replacements[0]}"}}' if replacements[0] else ""
             return f"{head}{self.attribute} = {self.numbers[0]}{sets}{middle}{tail}"
-        return f"{head}{', '.join(shown)}{middle}{f', {PARAM}' * sum(name is not None for name in given)}{tail}"
+        return f"{head}{', '.join(shown)}{middle}{f', {PARAM}' * sum(name is not None for name in replacements)}{tail}"
 
 
 def read_lines(text: str) -> list[ScriptLine]:

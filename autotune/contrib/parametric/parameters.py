@@ -134,8 +134,8 @@ class ScriptParameters:
     def becomes(self, chosen: Config) -> Iterator[ScriptLine]:
         """Yield the operations of the parametric script, instantiated for values of its knobs."""
         ops, shown = self.written.ops, {**self.written.shown, **chosen}
-        taken = [bool(chosen.get(alternative.knob, 0)) for alternative in self.alternatives]
-        for item in with_alternatives(len(ops), self.alternatives, taken):
+        selected = [bool(chosen.get(alternative.knob, 0)) for alternative in self.alternatives]
+        for item in with_alternatives(len(ops), self.alternatives, selected):
             if isinstance(item, int):
                 yield replace(ops[item], numbers=tuple(size.of(shown) for size in self.sizes[item]))
             else:
@@ -168,8 +168,8 @@ def parameters_of(family: Family, task: Task, machine: Machine, config: Config) 
     written = FamilyScript(family, task, machine, config)
     near = {knob.name: ask(written, knob) for knob in written.space.knobs}
     first = written.numbers({}) or ()
-    given = [bool(line.attribute) for line in written.ops for _ in line.numbers]
-    sizes = [fit(index, first, near, written.shown, is_attribute=is_set) for index, is_set in enumerate(given)]
+    are_attributes = [bool(line.attribute) for line in written.ops for _ in line.numbers]
+    sizes = [fit(index, first, near, written.shown, is_attribute=is_set) for index, is_set in enumerate(are_attributes)]
     knobs = []
     for knob in written.space.knobs:
         values = [v for v, numbers in near[knob.name].items() if fits(sizes, numbers, {**written.shown, knob.name: v})]
@@ -233,7 +233,7 @@ def fit(
         shown: Config of the shown script.
         is_attribute: Whether the number is an attribute, which only a single knob can set.
     """
-    moving = [name for name, found in near.items() if any(n[index] != first[index] for n in found.values())]
+    moving = [name for name, numbers in near.items() if any(n[index] != first[index] for n in numbers.values())]
     best, most = Size(first[index]), -1
     for names in (names for count in range(len(moving) + 1) for names in combinations(moving, count)):
         whole = Size(1, names).of(shown)
