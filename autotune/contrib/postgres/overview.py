@@ -51,7 +51,7 @@ def overview(location: str, payload: str | None, top: int) -> Overview:
         StoreError: The store is missing or damaged, or holds no such payload.
     """
     with Store.read(location) as store, plain_errors(store.where):
-        roofs = roofs_of([one for one in store.summaries() if payload in (None, one.get("payload"))])
+        roofs = roofs_of([summary for summary in store.summaries() if payload in (None, summary.get("payload"))])
         all_abouts = store.abouts()
         abouts = {name: about for name, about in all_abouts.items() if payload in (None, about["payload"])}
         if not isinstance(store.database, Database) or not abouts:
@@ -76,8 +76,8 @@ def ask(connection: Connection, abouts: Abouts, ids: Mapping[str, int], only: to
     if top > 1:
         rows = totals.read_best(connection, only, top)
     rows = {study: rows[study] for study in rows.keys() & wanted}
-    trials = read_trials(connection, [one for some in rows.values() for one in some])
-    best = {study: [trials[one] for one in some if one in trials] for study, some in rows.items()}
+    trials = read_trials(connection, [row for some in rows.values() for row in some])
+    best = {study: [trials[row] for row in some if row in trials] for study, some in rows.items()}
     return Answers(read_counts(connection, wanted, only), improved, best, read_defaults(connection, abouts, ids))
 
 
@@ -142,10 +142,10 @@ def read_defaults(connection: Connection, abouts: Abouts, ids: Mapping[str, int]
 def read_default(connection: Connection, study: int, config: Config) -> DefaultConfig:
     """Search the first trials of a sweep for its default config; follow a duplicate to the original for the time."""
     rows = totals.read_beginning(connection, study, FIRST)
-    trial = next((found for found in in_turn(connection, rows) if found.config == config), None)
+    trial = next((each for each in in_turn(connection, rows) if each.config == config), None)
     if trial is not None and trial.twin:
-        twin = trial.twin
-        trial = next((found for found in in_turn(connection, rows) if found.key == twin), trial)
+        original = trial.twin
+        trial = next((each for each in in_turn(connection, rows) if each.key == original), trial)
     return DefaultConfig(config, trial.seconds if trial is not None and trial.outcome == "ok" else None)
 
 

@@ -59,9 +59,9 @@ HAS_BRIEF = and_(SYSTEM_ATTRIBUTES.c.trial_id == TRIALS.c.trial_id, SYSTEM_ATTRI
 HAS_VALUE = and_(VALUES.c.trial_id == TRIALS.c.trial_id, VALUES.c.objective == 0)
 
 
-def chosen(asked: Select[Any], studies: Studies) -> Subquery:
+def chosen(query: Select[Any], studies: Studies) -> Subquery:
     """Restrict a query to some studies, or to none if `studies` is `None`, as a subquery."""
-    return (asked if studies is None else asked.where(STUDY.in_(studies))).subquery()
+    return (query if studies is None else query.where(STUDY.in_(studies))).subquery()
 
 
 def brief_table(studies: Studies) -> Subquery:
@@ -94,16 +94,16 @@ def read_totals(connection: Connection, studies: Studies) -> list[Total]:
     """Return trial counts and phase seconds of some studies by outcome, which is empty without a summary line."""
     table = brief_table(studies)
     sums = [func.coalesce(func.sum(table.c[name]), 0.0) for name in PHASES]
-    asked = select(table.c.study_id, table.c.outcome, func.count(), *sums).group_by(table.c.study_id, table.c.outcome)
-    rows = connection.execute(asked).all()
+    query = select(table.c.study_id, table.c.outcome, func.count(), *sums).group_by(table.c.study_id, table.c.outcome)
+    rows = connection.execute(query).all()
     return [Total(study, outcome or "", n, dict(zip(PHASES, sums, strict=True))) for study, outcome, n, *sums in rows]
 
 
 def read_bare(connection: Connection, studies: Sequence[int]) -> list[Total]:
     """Return totals of the trials without a summary line, which other writers of Optuna's tables leave."""
-    asked = select(STUDY, TRIALS.c.trial_id).select_from(TRIALS.outerjoin(SYSTEM_ATTRIBUTES, HAS_BRIEF))
-    asked = asked.where(STUDY.in_(studies), SYSTEM_ATTRIBUTES.c.trial_id.is_(None)).order_by(TRIALS.c.trial_id)
-    rows = connection.execute(asked).all()
+    query = select(STUDY, TRIALS.c.trial_id).select_from(TRIALS.outerjoin(SYSTEM_ATTRIBUTES, HAS_BRIEF))
+    query = query.where(STUDY.in_(studies), SYSTEM_ATTRIBUTES.c.trial_id.is_(None)).order_by(TRIALS.c.trial_id)
+    rows = connection.execute(query).all()
     added = []
     for start in range(0, len(rows), CHUNK):
         some = rows[start : start + CHUNK]
@@ -120,30 +120,30 @@ def total_of(study: int, trial: Trial) -> Total:
 def read_improvements(connection: Connection, studies: Studies) -> list[Improvement]:
     """Return the trials of some studies that were faster than all earlier ones, in search order."""
     table = course_table(studies)
-    asked = select(table.c.study_id, table.c.position, table.c.trial_id, table.c.value)
-    asked = asked.where(or_(table.c.before.is_(None), table.c.value < table.c.before), table.c.value.is_not(None))
-    rows = connection.execute(asked.order_by(table.c.study_id, table.c.position))
+    query = select(table.c.study_id, table.c.position, table.c.trial_id, table.c.value)
+    query = query.where(or_(table.c.before.is_(None), table.c.value < table.c.before), table.c.value.is_not(None))
+    rows = connection.execute(query.order_by(table.c.study_id, table.c.position))
     return [Improvement(*row) for row in rows]
 
 
 def read_best(connection: Connection, studies: Studies, top: int) -> dict[int, list[int]]:
     """Return the row ids of the `top` fastest trials of some studies, fastest first."""
     table = ranked_table(studies)
-    asked = select(table.c.study_id, table.c.trial_id).where(table.c.rank <= top)
+    query = select(table.c.study_id, table.c.trial_id).where(table.c.rank <= top)
     ranked: dict[int, list[int]] = {}
-    for study, trial in connection.execute(asked.order_by(table.c.study_id, table.c.rank)):
+    for study, trial in connection.execute(query.order_by(table.c.study_id, table.c.rank)):
         ranked.setdefault(study, []).append(trial)
     return ranked
 
 
 def read_first(connection: Connection, studies: Sequence[int]) -> dict[int, Trial]:
     """Return the first trial of each study, read whole."""
-    asked = select(STUDY, TRIALS.c.trial_id).where(STUDY.in_(studies), TRIALS.c.number == 0)
-    rows = {row: study for study, row in connection.execute(asked)}
+    query = select(STUDY, TRIALS.c.trial_id).where(STUDY.in_(studies), TRIALS.c.number == 0)
+    rows = {row: study for study, row in connection.execute(query)}
     return {rows[row]: trial for row, trial in read_trials(connection, list(rows)).items()}
 
 
 def read_beginning(connection: Connection, study: int, count: int) -> list[int]:
     """Return the row ids of the first trials of a study."""
-    asked = select(TRIALS.c.trial_id).where(TRIALS.c.study_id == study).order_by(TRIALS.c.trial_id).limit(count)
-    return list(connection.execute(asked).scalars())
+    query = select(TRIALS.c.trial_id).where(TRIALS.c.study_id == study).order_by(TRIALS.c.trial_id).limit(count)
+    return list(connection.execute(query).scalars())
