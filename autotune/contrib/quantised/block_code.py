@@ -69,7 +69,7 @@ class MarkedProduct:
         here = ir.InsertionPoint(op)
         with here:
             operands = BlockOperands.of(op)
-        outermost, activations = hoisted(op, operands.given)
+        outermost, activations = hoisted(op, operands.activations)
         before = ir.InsertionPoint(outermost)
         with before:
             halves = [flat_blocks(half, int(operands.has_rows), 1) for half in activations]
@@ -114,63 +114,63 @@ def write_block_code(module: ir.Module, *, unit: bool) -> None:
             op.erase()
 
 
-def write_dots(found: MarkedProduct) -> None:
+def write_dots(product: MarkedProduct) -> None:
     """Lower a product of few rows to vector dot products."""
-    operands, word = found.operands, ir.IntegerType.get_signless(32)
-    with found.before:
+    operands, word = product.operands, ir.IntegerType.get_signless(32)
+    with product.before:
         words = memref.alloc(ir.MemRefType.get([operands.rows, operands.steps.row_words], word), [], [])
-        RoundedRows(operands.steps, found.halves, words).write()
-    with found.here:
-        tile, strands, ahead = map(found.number, (ROWS, UNROLL, AHEAD))
+        RoundedRows(operands.steps, product.halves, words).write()
+    with product.here:
+        tile, strands, ahead = map(product.number, (ROWS, UNROLL, AHEAD))
         DotProduct(operands, tile, strands, ahead, words).write()
 
 
-def write_floats(found: MarkedProduct) -> None:
+def write_floats(product: MarkedProduct) -> None:
     """Lower a product of few rows to f32 vectors."""
-    operands = found.operands
-    with found.before:
+    operands = product.operands
+    with product.before:
         x = memref.alloc(ir.MemRefType.get([operands.rows, floats_of_row(operands.steps)], ir.F32Type.get()), [], [])
-        FloatRows(operands.steps, found.halves, x).write()
-    with found.here:
-        tile, strands, ahead = map(found.number, (ROWS, UNROLL, AHEAD))
-        FloatProduct(operands, tile, strands, ahead, x, LOOKUP in found.op.attributes).write()
+        FloatRows(operands.steps, product.halves, x).write()
+    with product.here:
+        tile, strands, ahead = map(product.number, (ROWS, UNROLL, AHEAD))
+        FloatProduct(operands, tile, strands, ahead, x, LOOKUP in product.op.attributes).write()
 
 
-def write_tiles(found: MarkedProduct, *, unit: bool) -> None:
+def write_tiles(product: MarkedProduct, *, unit: bool) -> None:
     """Lower a product of many rows to i8 tiles."""
-    with found.before:
-        x = RoundedTiles.allocate(TileLayout(found.operands.steps, found.operands.rows), found.halves)
+    with product.before:
+        x = RoundedTiles.allocate(TileLayout(product.operands.steps, product.operands.rows), product.halves)
         x.write()
-    with found.here:
-        TileSums(found.operands, x, found.number(UNROLL), unit).write()
+    with product.here:
+        TileSums(product.operands, x, product.number(UNROLL), unit).write()
 
 
-def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
+def write_widened_tiles(product: MarkedProduct, *, unit: bool) -> None:
     """Lower a product of many rows to bf16 tiles."""
-    with found.before:
-        x = RowWords.allocate(found.halves)
+    with product.before:
+        x = RowWords.allocate(product.halves)
         x.write()
-    with found.here:
-        lengths = [found.number(mark) if mark in found.op.attributes else x.depth_tiles for mark in (DEPTH, PIECE)]
-        stream = STREAMS in found.op.attributes
-        WidenedTiles(found.operands, x, unit, found.from_zero(), (lengths[0], lengths[1]), stream).write()
+    with product.here:
+        lengths = [product.number(mark) if mark in product.op.attributes else x.depth_tiles for mark in (DEPTH, PIECE)]
+        stream = STREAMS in product.op.attributes
+        WidenedTiles(product.operands, x, unit, product.from_zero(), (lengths[0], lengths[1]), stream).write()
 
 
-def write_panels(found: MarkedProduct) -> None:
+def write_panels(product: MarkedProduct) -> None:
     """Lower a product of many rows to f32 panels."""
-    tile = WidenedTile(*map(found.number, (ROWS, VECTORS, LANES)))
-    with found.here:
-        WidenedProduct(found.operands, tile, found.number(PIECE)).write()
+    tile = WidenedTile(*map(product.number, (ROWS, VECTORS, LANES)))
+    with product.here:
+        WidenedProduct(product.operands, tile, product.number(PIECE)).write()
 
 
-def write_byte_panels(found: MarkedProduct) -> None:
+def write_byte_panels(product: MarkedProduct) -> None:
     """Lower a product of many rows to i8 panels."""
-    with found.before:
-        x = RoundedLines.allocate(found.operands.steps, found.halves, found.operands.rows)
+    with product.before:
+        x = RoundedLines.allocate(product.operands.steps, product.halves, product.operands.rows)
         x.write()
-    tile = WidenedTile(*map(found.number, (ROWS, VECTORS, LANES)))
-    with found.here:
-        PanelProduct(found.operands, x, tile, found.number(PIECE)).write()
+    tile = WidenedTile(*map(product.number, (ROWS, VECTORS, LANES)))
+    with product.here:
+        PanelProduct(product.operands, x, tile, product.number(PIECE)).write()
 
 
 def hoisted(op: ir.Operation, halves: Sequence[ir.Value]) -> tuple[ir.Operation, list[ir.Value]]:

@@ -27,7 +27,7 @@ class BlockOperands:
 
     Attributes:
         steps: Layout of the steps of a row.
-        given: Activations per half of a block, f32, as operands of the op, possibly with a dimension of groups.
+        activations: Activations per half of a block, f32, as operands of the op, possibly with a dimension of groups.
         halves: Activations as ``(m, blocks, 16)``.
         stored: Bytes of the weight, likewise: one operand per half of a block, or one with the nibbles of both.
         weights: Bytes of the weight as ``(n, blocks, 16)``.
@@ -37,7 +37,7 @@ class BlockOperands:
     """
 
     steps: BlockSteps
-    given: tuple[ir.Value, ...]
+    activations: tuple[ir.Value, ...]
     halves: tuple[ir.Value, ...]
     stored: tuple[ir.Value, ...]
     weights: tuple[ir.Value, ...]
@@ -89,7 +89,7 @@ class BlockOperands:
     @property
     def rows(self) -> int:
         """Number of rows of activations."""
-        return int(ir.MemRefType(self.given[0].type).shape[0]) if self.has_rows else 1
+        return int(ir.MemRefType(self.activations[0].type).shape[0]) if self.has_rows else 1
 
 
 def is_product(names: Set[str]) -> bool:

@@ -54,7 +54,10 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: computing what it gives, in float64")
     oracle, inputs = LlamaReference(config, weights), [make_inputs(config, signature, seed) for seed in SEEDS]
     key = "position" if config.decodes else "length"
-    results = [oracle.compute(given["tokens"], int(given[key][0]), given["keys"], given["values"]) for given in inputs]
+    results = [
+        oracle.compute(tensors["tokens"], int(tensors[key][0]), tensors["keys"], tensors["values"])
+        for tensors in inputs
+    ]
     text = write_llama(config, weights.forms, signature)
     folder.mkdir(parents=True, exist_ok=True)
     if tokenizer:

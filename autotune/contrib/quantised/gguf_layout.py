@@ -50,16 +50,16 @@ class Walk:
     data: mmap.mmap
     at: int = 0
 
-    def take(self, count: int, what: str) -> bytes:
+    def take(self, count: int, title: str) -> bytes:
         """Return the next bytes.
 
         Raises:
             UnsupportedError: The file ends within them.
         """
-        self.skip(count, what)
+        self.skip(count, title)
         return self.data[self.at - count : self.at]
 
-    def skip(self, count: int, what: str) -> None:
+    def skip(self, count: int, title: str) -> None:
         """Skip the next bytes.
 
         Raises:
@@ -67,43 +67,43 @@ class Walk:
         """
         if count > len(self.data) - self.at:
             raise UnsupportedError(
-                f"it must be a whole GGUF file, its {len(self.data)} bytes end within {what}; fetch it again"
+                f"it must be a whole GGUF file, its {len(self.data)} bytes end within {title}; fetch it again"
             )
         self.at += count
 
-    def number(self, form: str, what: str) -> int:
+    def number(self, form: str, title: str) -> int:
         """Read the next number, in a format of `struct`."""
-        (value,) = struct.unpack("<" + form, self.take(struct.calcsize(form), what))
+        (value,) = struct.unpack("<" + form, self.take(struct.calcsize(form), title))
         return int(value)
 
-    def text(self, what: str) -> str:
+    def text(self, title: str) -> str:
         """Read the next string, sanitized and shortened for messages."""
-        count = self.number("Q", what)
-        self.skip(count, what)
+        count = self.number("Q", title)
+        self.skip(count, title)
         start = self.at - count
         return one_line(self.data[start : start + min(count, MOST_NAME)].decode(errors="replace"))[:MOST_NAME]
 
-    def value(self, kind: int, what: str, depth: int = 0) -> None:
+    def value(self, kind: int, title: str, depth: int = 0) -> None:
         """Skip a value.
 
         Raises:
             UnsupportedError: The type is unknown, or lists are nested too deeply.
         """
         if kind in WIDTHS:
-            self.skip(WIDTHS[kind], what)
+            self.skip(WIDTHS[kind], title)
         elif kind == STRING:
-            self.skip(self.number("Q", what), what)
+            self.skip(self.number("Q", title), title)
         elif kind == LIST and depth < MOST_DEEP:
-            kind, count = self.number("I", what), self.number("Q", what)
+            kind, count = self.number("I", title), self.number("Q", title)
             if kind in WIDTHS:
-                self.skip(count * WIDTHS[kind], what)
+                self.skip(count * WIDTHS[kind], title)
                 return
             if (least := count * LEAST.get(kind, 1)) > len(self.data) - self.at:
-                self.skip(least, what)
+                self.skip(least, title)
             for _ in range(count):
-                self.value(kind, what, depth + 1)
+                self.value(kind, title, depth + 1)
         else:
-            raise UnsupportedError(f"{what} must be a number, text or list, its type {kind} is none; convert it again")
+            raise UnsupportedError(f"{title} must be a number, text or list, its type {kind} is none; convert it again")
 
 
 def check_layout(path: Path, formats: StoredFormats) -> None:
@@ -146,12 +146,12 @@ def check_tensors(walk: Walk, count: int, alignment: int, formats: StoredFormats
     ends: list[tuple[int, str]] = []
     for number in range(count):
         name = walk.text(f"the name of tensor {number + 1} of {count}") or f"{number + 1} of {count}"
-        what = f"what it says of tensor {name}"
-        rank = walk.number("I", what)
+        title = f"what it says of tensor {name}"
+        rank = walk.number("I", title)
         if not 1 <= rank <= MOST_DIMENSIONS:
             raise UnsupportedError(f"tensor {name} must have 1 to 4 dimensions, it has {rank}; convert it again")
-        sizes = [walk.number("Q", what) for _ in range(rank)]
-        format_id, offset = walk.number("I", what), walk.number("Q", what)
+        sizes = [walk.number("Q", title) for _ in range(rank)]
+        format_id, offset = walk.number("I", title), walk.number("Q", title)
         if format_id not in formats.blocks:
             raise UnsupportedError(
                 f"tensor {name} must be in a format that package gguf knows, number {format_id} is none; "

@@ -54,45 +54,47 @@ class Network:
         f: Builder that ops are appended to.
         config: Sizes of the model.
         forms: Format of every weight.
-        given: Arguments by name.
+        tensors: Arguments by name.
     """
 
     f: Builder
     config: LlamaConfig
     forms: Forms
-    given: Tensors
+    tensors: Tensors
 
     def compute(self) -> list[Value]:
         """Emit the function; return the caches and logits ``(1, V)``."""
-        f, given = self.f, self.given
+        f, tensors = self.f, self.tensors
         # position of the single token; for a prompt its length, which is the position after it
-        position = cached.read_index(f, given["position" if self.config.decodes else "length"], "place")
+        position = cached.read_index(f, tensors["position" if self.config.decodes else "length"], "place")
         first = position if self.config.decodes else None
-        cosine, sine = (rows_from(f, given[f"rope_{name}"], first, self.config.tokens, name) for name in ("cos", "sin"))
+        cosine, sine = (
+            rows_from(f, tensors[f"rope_{name}"], first, self.config.tokens, name) for name in ("cos", "sin")
+        )
 
         def iterate(layer: str, carried: list[Value]) -> list[Value]:
             return self.block(self.layer_weights(layer), carried, layer, position, (cosine, sine))
 
-        x, keys, values = for_each(f, self.config.layers, [self.embed(), given["keys"], given["values"]], iterate)
+        x, keys, values = for_each(f, self.config.layers, [self.embed(), tensors["keys"], tensors["values"]], iterate)
         if not self.config.decodes:
             last = cached.add_index(f, position, -1, "last")
             x = rows_from(f, x, last, 1, "x_last")
-        x = rowwise.rms_norm(f, x, given["output_norm"], "output_norm", epsilon=self.config.epsilon)
+        x = rowwise.rms_norm(f, x, tensors["output_norm"], "output_norm", epsilon=self.config.epsilon)
         head = "token_embd" if self.config.tied else "output"
-        return [keys, values, self.multiply(self.forms[head], given, head, x, "logits")]
+        return [keys, values, self.multiply(self.forms[head], tensors, head, x, "logits")]
 
     def embed(self) -> Value:
         """Emit the embedding of the tokens, ``(T, C)``."""
-        form, table, tokens = self.forms["token_embd"], self.given["token_embd"], self.given["tokens"]
+        form, table, tokens = self.forms["token_embd"], self.tensors["token_embd"], self.tensors["tokens"]
         if form is None:
             return rowwise.embed(self.f, table, tokens, "embedded")
-        return embed_blocks(self.f, StoredBlocks.named(form, self.given, "token_embd"), tokens, "embedded")
+        return embed_blocks(self.f, StoredBlocks.named(form, self.tensors, "token_embd"), tokens, "embedded")
 
     def layer_weights(self, layer: str) -> dict[str, Value]:
         """Return the weights of one layer, by their names without `BLOCK`."""
-        layer_names = [name for name in self.given if name.startswith(BLOCK)]
+        layer_names = [name for name in self.tensors if name.startswith(BLOCK)]
         return {
-            name.removeprefix(BLOCK): ops.take_layer(self.f, self.given[name], layer, name.removeprefix(BLOCK))
+            name.removeprefix(BLOCK): ops.take_layer(self.f, self.tensors[name], layer, name.removeprefix(BLOCK))
             for name in layer_names
         }
 

@@ -40,7 +40,7 @@ class BlockPanels(BlockDots):
         """Return the knobs: columns and steps of a panel, rows and vectors of a register tile."""
 
         def fits(config: Config) -> bool:
-            return held(config) + SPARE <= machine.vector_registers
+            return registers_of(config) + SPARE <= machine.vector_registers
 
         sums = Constraint("sums of a register tile, in whole numbers and in f32, fit the registers", fits)
         return panel_space(self, task, machine, ROWS, PIECES, WIDTH, sums)
@@ -68,7 +68,7 @@ class BlockPanels(BlockDots):
         }
 
 
-def held(config: Config) -> int:
+def registers_of(config: Config) -> int:
     """Return the registers that accumulators, integer and f32, and the weight take."""
     rows, vectors = int(config["rows"]), int(config["vectors"])
     return 2 * rows * vectors + vectors

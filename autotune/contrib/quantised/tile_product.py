@@ -142,7 +142,7 @@ class TileSums:
         if left:
             self.write_rows(panel, buffers, index(whole), left)
 
-    def write_rows(self, panel: UnpackedPanel, held: list[ir.Value], tile: ir.Value, rows: int) -> None:
+    def write_rows(self, panel: UnpackedPanel, products: list[ir.Value], tile: ir.Value, rows: int) -> None:
         """Multiply a tile of `rows` rows with all columns."""
         loop = scf.ForOp(index(0), index(self.operands.columns), index(LANES))
         with ir.InsertionPoint(loop.body):
@@ -156,8 +156,8 @@ class TileSums:
                 parts = [arith.addi(groups.induction_variable, index(number)) for number in range(self.unroll)]
                 per_tile = self.x.layout.per_tile
                 for number, group in enumerate(parts):
-                    self.multiply(panel, held[number * per_tile : (number + 1) * per_tile], tile, column, group)
-                for number, whole in enumerate(held):
+                    self.multiply(panel, products[number * per_tile : (number + 1) * per_tile], tile, column, group)
+                for number, whole in enumerate(products):
                     group, block = parts[number // per_tile], number % per_tile
                     sums = self.scaled(panel, whole, tile, column, group, block, sums)
                 scf.yield_(sums)
@@ -167,16 +167,16 @@ class TileSums:
             scf.yield_([])
 
     def multiply(
-        self, panel: UnpackedPanel, held: list[ir.Value], tile: ir.Value, column: ir.Value, group: ir.Value
+        self, panel: UnpackedPanel, targets: list[ir.Value], tile: ir.Value, column: ir.Value, group: ir.Value
     ) -> None:
         """Store the integer products of each block of a group."""
         matrix_unit = Amx() if self.unit else Emulated("i32")
         a = matrix_unit.load(tile_of(panel.words, column, arith.muli(group, index(LINE))), once=False)
         products = []
-        for block in range(len(held)):
+        for block in range(len(targets)):
             b = matrix_unit.load(tile_of(self.x.words, self.x.tile_row(tile, group, block), index(0)), once=False)
             products.append(matrix_unit.dot("i8", matrix_unit.zero(), a, b))
-        for product, target in zip(products, held, strict=True):
+        for product, target in zip(products, targets, strict=True):
             matrix_unit.store(product, tile_of(target, index(0), index(0)))
 
     def scaled(

@@ -81,7 +81,7 @@ def panel_space(
     rows: tuple[int, ...],
     pieces: tuple[int, ...],
     lanes: int,
-    held: Constraint,
+    registers: Constraint,
 ) -> Space:
     """Return the space of a family with panels: columns and pieces of panels, rows and vectors of a register tile.
 
@@ -92,7 +92,7 @@ def panel_space(
         rows: Values of the knob for rows of a register tile.
         pieces: Values of the knob for pieces of k in a panel.
         lanes: Columns per vector.
-        held: Constraint on registers.
+        registers: Constraint on registers.
     """
     threads, wholes = family.shared(task, machine)
     knobs = (
@@ -107,7 +107,7 @@ def panel_space(
         return int(config["columns"]) % (int(config["vectors"]) * lanes) == 0
 
     whole = Constraint("columns of a register tile divide those of a panel", divides)
-    return Space(knobs, (held, whole, *wholes))
+    return Space(knobs, (registers, whole, *wholes))
 
 
 WIDENED_BLOCKS = WidenedBlocks()

@@ -65,16 +65,16 @@ class ResultTile:
         result: Buffer of the sums.
         offsets: Row and column of its first element.
         height: Number of valid rows.
-        held: Temporary tile, used if the tile is not full or if it is stored non-temporally.
+        scratch: Temporary tile, used if the tile is not full or if it is stored non-temporally.
     """
 
     result: TiledResult
     offsets: tuple[ir.Value, ir.Value]
     height: int
-    held: ir.Value
+    scratch: ir.Value
 
     @property
-    def is_held(self) -> bool:
+    def uses_scratch(self) -> bool:
         """Whether sums are stored to the temporary tile first."""
         return self.height < LANES or self.result.streams is not None
 
@@ -85,25 +85,27 @@ class ResultTile:
 
         def copy(row: ir.Value) -> None:
             values = vector.load(vector_of(LANES, "f32"), self.result.sums, self.line(row))
-            vector.store(values, self.held, [row, index(0)])
+            vector.store(values, self.scratch, [row, index(0)])
 
         counted(self.height, copy)
-        return tile_of(self.held, index(0), index(0))
+        return tile_of(self.scratch, index(0), index(0))
 
     def end(self) -> ir.Value:
         """Return the view that sums are stored to before `finish`."""
-        return tile_of(self.held, index(0), index(0)) if self.is_held else tile_of(self.result.sums, *self.offsets)
+        return (
+            tile_of(self.scratch, index(0), index(0)) if self.uses_scratch else tile_of(self.result.sums, *self.offsets)
+        )
 
     def finish(self) -> None:
         """Copy the temporary tile to the result, if it is used."""
 
         def copy(row: ir.Value, *, past: bool) -> None:
-            values = vector.load(vector_of(LANES, "f32"), self.held, [row, index(0)])
+            values = vector.load(vector_of(LANES, "f32"), self.scratch, [row, index(0)])
             attributes = {"nontemporal": True, "alignment": LINE} if past else {}
             vector.store(values, self.result.sums, self.line(row), **attributes)
 
         if self.result.streams is None:
-            counted(self.height if self.is_held else 0, partial(copy, past=False))
+            counted(self.height if self.uses_scratch else 0, partial(copy, past=False))
             return
         branch = scf.IfOp(self.result.streams, has_else=True)
         for block, past in ((branch.then_block, True), (branch.else_block, False)):
@@ -196,20 +198,20 @@ class RegisterTiles:
         panel: Widened columns of the weight.
         zeros: A tile of zeros.
         result: Destination of the sums.
-        held: Temporary tiles of the result, by row and column.
-        kept: Buffer for sums between pieces; `None` if there is a single piece.
+        scratch: Temporary tiles of the result, by row and column.
+        partial_sums: Buffer for sums between pieces; `None` if there is a single piece.
     """
 
     of: WidenedTiles
     panel: WidenedPanel
     zeros: ir.Value
     result: TiledResult
-    held: list[list[ir.Value]]
-    kept: ir.Value | None
+    scratch: list[list[ir.Value]]
+    partial_sums: ir.Value | None
 
     def write(self, first: ir.Value, end: ir.Value) -> None:
         """Emit the products of the tiles along k that the panel holds, at the insertion point."""
-        across = len(self.held[0])
+        across = len(self.scratch[0])
 
         def write_columns(number: ir.Value) -> None:
             tile = arith.muli(number, index(across))
@@ -270,7 +272,7 @@ class RowPair:
         rows = [arith.addi(self.first, index(number)) for number in range(len(self.heights))]
         tiles = [
             ResultTile(of.result, (arith.muli(row, index(LANES)), arith.muli(column, index(LANES))), height, temporary)
-            for row, height, line in zip(rows, self.heights, of.held, strict=False)
+            for row, height, line in zip(rows, self.heights, of.scratch, strict=False)
             for column, temporary in zip(self.columns, line, strict=True)
         ]
         views = [tile.start() for tile in tiles]
@@ -298,10 +300,10 @@ class RowPair:
 
     def kept_tile(self, row: ir.Value, column: ir.Value) -> ir.Value | None:
         """Return the view of a tile's sums between pieces; `None` if there is a single piece."""
-        if self.of.kept is None:
+        if self.of.partial_sums is None:
             return None
         tile = arith.addi(arith.muli(column, index(-(-self.of.of.operands.rows // LANES))), row)
-        return tile_of(self.of.kept, arith.muli(tile, index(LANES)), index(0))
+        return tile_of(self.of.partial_sums, arith.muli(tile, index(LANES)), index(0))
 
     def start(self, view: ir.Value) -> ir.Value:
         """Return the view of the initial sums of a tile."""

@@ -130,24 +130,24 @@ class WidenedPanel:
     Attributes:
         operands: Operands of the product.
         depth: Tiles along k in a row.
-        held: Capacity in tiles along k: all of them, or a multiple of 16.
-        words: Tiles ``(column tiles x held x 16, 16)``: row j has elements 2 j and 2 j + 1 of 16 columns.
+        capacity: Capacity in tiles along k: all of them, or a multiple of 16.
+        words: Tiles ``(column tiles x capacity x 16, 16)``: row j has elements 2 j and 2 j + 1 of 16 columns.
         numbers: Scales, and minimums, of 16 columns, each repeated twice, ``(blocks, 32)``, f32.
     """
 
     operands: BlockOperands
     depth: int
-    held: int
+    capacity: int
     words: ir.Value
     numbers: tuple[ir.Value, ...]
 
     @classmethod
-    def allocate(cls, operands: BlockOperands, depth: int, held: int) -> "WidenedPanel":
+    def allocate(cls, operands: BlockOperands, depth: int, capacity: int) -> "WidenedPanel":
         """Allocate the buffers at the insertion point."""
-        words_type = ir.MemRefType.get([operands.columns * held, LANES], ir.IntegerType.get_signless(32))
+        words_type = ir.MemRefType.get([operands.columns * capacity, LANES], ir.IntegerType.get_signless(32))
         of_blocks = ir.MemRefType.get([operands.steps.blocks, PAIR * LANES], ir.F32Type.get())
         numbers = tuple(memref.alloc(of_blocks, [], []) for _ in operands.scales)
-        return cls(operands, depth, held, memref.alloc(words_type, [], []), numbers)
+        return cls(operands, depth, capacity, memref.alloc(words_type, [], []), numbers)
 
     def write(self, first: ir.Value, end: ir.Value) -> None:
         """Write the tiles along k in the range [first, end); `first` is a multiple of the capacity."""
@@ -243,7 +243,7 @@ class WidenedPanel:
 
     def first_row(self, tile: ir.Value, depth: ir.Value) -> ir.Value:
         """Return the first row of a tile in `words`."""
-        return arith.muli(arith.addi(arith.muli(tile, index(self.held)), depth), index(LANES))
+        return arith.muli(arith.addi(arith.muli(tile, index(self.capacity)), depth), index(LANES))
 
 
 def twice(values: ir.Value) -> list[ir.Value]:
