@@ -71,14 +71,14 @@ def affine_of(op: ir.Operation, conv: ir.Operation) -> Pair | None:
         return None
     channel = KERNEL_CHANNELS[conv.name][1]
     count = conv.results[0].type.shape[channel]
-    zero, one = np.zeros(count), np.ones(count)
+    zero, unit = np.zeros(count), np.ones(count)
     coefficients: dict[ir.Value, Pair] = {}
     block, maps = op.regions[0].blocks[0], indexing_maps(op)
     for number, value in enumerate(list(op.operands)[:-1]):
         if value == conv.results[0]:
             if not is_whole(op, number):
                 return None
-            coefficients[block.arguments[number]] = (one, zero)
+            coefficients[block.arguments[number]] = (unit, zero)
             continue
         numbers = constant_array(value)
         if numbers is None or (dimensions(maps[number]) != [channel] and numbers.size != 1):

@@ -73,9 +73,9 @@ def known_number(value: ir.Value) -> float | None:
     return number_of(made_by.attributes["value"]) if made_by is not None and made_by.name == "arith.constant" else None
 
 
-def same_number(found: float | None, wanted: float) -> bool:
+def same_number(number: float | None, wanted: float) -> bool:
     """Return whether two numbers are equal, including the sign of zero."""
-    return found is not None and found == wanted and str(found) == str(wanted)
+    return number is not None and number == wanted and str(number) == str(wanted)
 
 
 def beside(op: ir.Operation, name: ir.Attribute, number: ir.Attribute) -> ir.Value | None:
@@ -159,8 +159,8 @@ def shifted(op: ir.Operation) -> ir.Value | None:
         if position is None or position >= len(op.operands) - 1 or not is_whole(op, position):
             continue
         if is_same_along_rows(op, shift) and op.operands[position].type == op.results[0].type:
-            found: ir.Value = op.operands[position]
-            return found
+            operand: ir.Value = op.operands[position]
+            return operand
     return None
 
 

@@ -70,7 +70,7 @@ def race(
     for number in range(chosen_care().processes):
         if number:
             worker.renew()
-        races.append([found.samples for found in worker.evaluate(job, MODEL_SECONDS)])
+        races.append([evaluation.samples for evaluation in worker.evaluate(job, MODEL_SECONDS)])
     return [joined(each) for each in zip(*races, strict=True)]
 
 

@@ -63,8 +63,10 @@ def rewriting_of(payload: Payload) -> Rewriting:
         name for name in names if not stands(without_rules(payload, tuple(each for each in names if each != name)))
     ]
     message = f"{rewriting.outcome}: {rewriting.diagnostic}"
-    whose = payload.rules.source or payload.name
-    raise RuleError(f"rules must not crash the compiler, {', '.join(guilty) or 'those'} of {whose} did not ({message})")
+    source = payload.rules.source or payload.name
+    raise RuleError(
+        f"rules must not crash the compiler, {', '.join(guilty) or 'those'} of {source} did not ({message})"
+    )
 
 
 def stands(payload: Payload) -> bool:

@@ -103,8 +103,8 @@ def read_book(rules: Rules) -> RuleBook:
             refuse_rounding(described)
         for rule in described:
             if rule.name in rules_by_name:
-                whose = "ours" if not rules_by_name[rule.name].source else "another"
-                raise RuleError(f"rules must have names of their own, {rule.name} of {source} is {whose}; rename it")
+                owner = "ours" if not rules_by_name[rule.name].source else "another"
+                raise RuleError(f"rules must have names of their own, {rule.name} of {source} is {owner}; rename it")
             if rule.name not in rules.without and (rule.is_exact or not rules.exact):
                 rules_by_name[rule.name] = rule
         for op in module.body.operations:

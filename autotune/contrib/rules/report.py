@@ -58,10 +58,10 @@ def rewritten(payload: Payload) -> tuple[str, str]:
     return rewriting.after or payload.text, note_on(rewriting)
 
 
-def note_on(found: Rewriting) -> str:
+def note_on(rewriting: Rewriting) -> str:
     """Describe which rules fired on which operations in a line."""
-    where = "; ".join(map(str, found.firings))
-    return f"rules fired {len(found.firings)} times: {where}" if found.firings else "no rule fired"
+    where = "; ".join(map(str, rewriting.firings))
+    return f"rules fired {len(rewriting.firings)} times: {where}" if rewriting.firings else "no rule fired"
 
 
 def rewriting_difference(payload: Payload, first: str, second: str) -> tuple[str, str]:

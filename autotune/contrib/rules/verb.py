@@ -44,29 +44,29 @@ def rules(
         show_rules(counts, len(opened))
 
 
-def show_rules(found: "list[RuleCount]", payloads: int) -> None:
+def show_rules(counts: "list[RuleCount]", payloads: int) -> None:
     """Print each rule: its description, then its firings."""
     from autotune.cli.layout import show_sentence
     from autotune.contrib.rules.report import rounding_of
     from autotune.reports.format import out
 
     console = out()
-    if not found:
+    if not counts:
         show_sentence(console, "no rules")
-    for each in found:
+    for each in counts:
         rule = each.rule
         text = f"{rule.before} -> {rule.after}" if rule.before or rule.after else "does not say what it does"
-        whose = f" ({rule.source})" if rule.source else ""
+        source = f" ({rule.source})" if rule.source else ""
         choice = "; a choice" if rule.is_choice else ""
-        show_sentence(console, f"{rule.name}{whose}: {text}; {rounding_of(rule)}{choice}")
+        show_sentence(console, f"{rule.name}{source}: {text}; {rounding_of(rule)}{choice}")
         if rule.when:
             show_sentence(console, f"when {rule.when}", 2)
         if each.fired:
             fired = ", ".join(f"{name} {count}" for name, count in each.fired.items())
             show_sentence(console, f"fires: {fired}", 2)
-    silent = sum(not each.fired for each in found)
+    silent = sum(not each.fired for each in counts)
     if silent:
-        show_sentence(console, f"{silent} of {len(found)} rules fire on none of {payloads} payloads")
+        show_sentence(console, f"{silent} of {len(counts)} rules fire on none of {payloads} payloads")
 
 
 def list_rules(arguments: Arguments) -> None:
