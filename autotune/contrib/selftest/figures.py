@@ -101,13 +101,13 @@ def judge_isolation(isolated: Sequence[float], direct: Sequence[float]) -> Figur
     rates = [60 * len(times) / sum(times) for times in (isolated, direct)]
     starts = range(0, len(direct), BLOCK)
     ours, theirs = ([sum(times[i : i + BLOCK]) for i in starts] for times in (isolated, direct))
-    kept = ratio_interval(theirs, ours)
-    low, high = 1 - kept.high, 1 - kept.low
+    ratio = ratio_interval(theirs, ours)
+    low, high = 1 - ratio.high, 1 - ratio.low
     detail = (
         f"95 % interval {low:.1%} to {high:.1%}; {rates[0]:.0f} trials a minute, {rates[1]:.0f} without isolation, "
     )
     detail += f"{len(direct)} each, in turn"
-    return Figure("trials a minute lost to isolation", 1 - kept.estimate, "at most 10 %", high <= 0.10, detail)
+    return Figure("trials a minute lost to isolation", 1 - ratio.estimate, "at most 10 %", high <= 0.10, detail)
 
 
 def judge_pairs(same: Sequence[NoisePair], unequal: Sequence[NoisePair]) -> list[Figure]:

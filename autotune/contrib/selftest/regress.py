@@ -75,9 +75,9 @@ def judge_checks(same: Counter[str], slower: Counter[str], much: Counter[str]) -
     ]
 
 
-def verdicts_of(found: Counter[str]) -> str:
+def verdicts_of(counts: Counter[str]) -> str:
     """Format the count of each verdict."""
-    return "; ".join(f"{count} {verdict}" for verdict, count in sorted(found.items()))
+    return "; ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
 
 
 def make_bundle(payload: Payload, folder: Path) -> BundleFiles:

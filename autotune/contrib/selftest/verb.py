@@ -46,16 +46,16 @@ def selftest(
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
     amounts = promises.QUICK if quick else promises.FULL
     with ProgressLine(is_spoken=True) as line:
-        found = run_selftest(amounts, baseline, line)
+        result = run_selftest(amounts, baseline, line)
         more = check_regress(amounts.checks, line)
-        found = replace(found, figures=(*found.figures, *more))
+        result = replace(result, figures=(*result.figures, *more))
     if not quick:
-        write_file(home() / "selftest.json", json.dumps(found.to_json(), indent=1) + "\n")
+        write_file(home() / "selftest.json", json.dumps(result.to_json(), indent=1) + "\n")
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(result.to_json()))
     else:
-        show_figures(found.figures)
-    if not all(figure.holds for figure in found.figures):
+        show_figures(result.figures)
+    if not all(figure.holds for figure in result.figures):
         raise typer.Exit(1)
 
 
