@@ -68,7 +68,7 @@ class SharedWeights:
         return self._held[key]
 
     def pack(
-        self, context: CallContext, payload: Payload, owners: Mapping[str, str], held: Mapping[str, Array]
+        self, context: CallContext, payload: Payload, owners: Mapping[str, str], stored: Mapping[str, Array]
     ) -> dict[int, Array]:
         """Return the panels that a program reads, by number."""
         panels = {}
@@ -77,7 +77,7 @@ class SharedWeights:
             layout = (weight.columns, weight.transposed, weight.shape, weight.precision)
             key = (source.name, owners[source.name], *layout)
             if key not in self._panels:
-                self._panels[key] = self._copy(weight.argument(source), weight.pack(held[source.name]))
+                self._panels[key] = self._copy(weight.argument(source), weight.pack(stored[source.name]))
             panels[number] = self._panels[key]
         return panels
 
@@ -110,10 +110,10 @@ class SizeContext:
         return self._context.call(plan, arrays)
 
     def pack(
-        self, shared: SharedWeights, payload: Payload, owners: Mapping[str, str], held: Mapping[str, Array]
+        self, shared: SharedWeights, payload: Payload, owners: Mapping[str, str], stored: Mapping[str, Array]
     ) -> dict[int, Array]:
         """Return the panels that the program reads, by number."""
-        return shared.pack(self._context, payload, owners, held)
+        return shared.pack(self._context, payload, owners, stored)
 
 
 class SizeFunction:
@@ -136,11 +136,11 @@ class SizeFunction:
         self._contexts = ContextPool(make, max(1, len(physical_cores())))
         weights = [argument for argument in payload.arguments if argument.role == "weight"]
         values = payload.make_inputs(0) if weights else {}
-        held = {a.name: shared.hold(a, owners[a.name], values[a.name]) for a in weights}
+        stored = {a.name: shared.hold(a, owners[a.name], values[a.name]) for a in weights}
         with self._contexts.take() as context:
-            panels = context.pack(shared, payload, owners, held)
+            panels = context.pack(shared, payload, owners, stored)
         accepted = {argument.name: Accepted.of(argument) for argument in payload.arguments}
-        self._plan = CallPlan.of(payload, accepted, held, panels)
+        self._plan = CallPlan.of(payload, accepted, stored, panels)
         self._names = [each.name for each in self._plan.takes[: self._plan.needed]]
 
     def __call__(self, inputs: Mapping[str, Array], extent: int = 0) -> list[Array]:
@@ -275,7 +275,7 @@ class AnySize:
             raise PayloadError(f"{self.model.source} takes {', '.join(names)}, each once; got {got}")
         return {name: as_array(name, inputs[name], PayloadError) for name in names}
 
-    def _request_of(self, given: Mapping[str, Array]) -> dict[str, int]:
+    def _request_of(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Return the sizes of a request, in the order of the dimensions.
 
         Raises:
@@ -283,7 +283,7 @@ class AnySize:
         """
         sizes: dict[str, int] = {}
         for argument in self._inputs:
-            array = given[argument.name]
+            array = arrays[argument.name]
             if array.ndim != len(argument.shape):
                 raise PayloadError(
                     f"{argument.name} must have {len(argument.shape)} axes, got {array.ndim}; reshape it"
@@ -296,7 +296,7 @@ class AnySize:
             dim.bounds.check(sizes[dim.name])
         return {dim.name: sizes[dim.name] for dim in self._dims}
 
-    def _compute(self, given: Mapping[str, Array], request: Sizes, part: PlannedCall) -> list[Array]:
+    def _compute(self, inputs: Mapping[str, Array], request: Sizes, part: PlannedCall) -> list[Array]:
         """Return the results of a part of a request, cut to its size."""
         served, part_sizes = self._served[part.size], dict(request)
         whole, function = self.model.sizes[served.number].sizes, self._function(served.number)
@@ -304,7 +304,7 @@ class AnySize:
             part_sizes[self._apart.name] = part.count
         arrays = {}
         for argument in self._inputs:
-            axes, array = self.model.axes.get(argument.name, {}), given[argument.name]
+            axes, array = self.model.axes.get(argument.name, {}), inputs[argument.name]
             if self._apart is not None:
                 array = cut(array, axes.get(self._apart.name), part.start, part.start + part.count)
             self._check_masks(argument.name, array, part_sizes, served.sizes)

@@ -381,13 +381,13 @@ class SizeTrial:
     Attributes:
         model: Description of the model.
         prepared: Compiled sizes of the model.
-        given: Inputs of each request, by argument name.
+        requests: Inputs of each request, by argument name.
         wanted: Expected results of each request.
     """
 
     model: SizedModel
     prepared: tuple[SizeProgram, ...]
-    given: tuple[Mapping[str, Array], ...]
+    requests: tuple[Mapping[str, Array], ...]
     wanted: tuple[tuple[Array, ...], ...]
 
 
@@ -395,16 +395,16 @@ def differences(trial: SizeTrial) -> list[float]:
     """Return the largest difference of each request's results, relative to the largest expected value."""
     function = AnySize(trial.model, trial.prepared.__getitem__)
     return [
-        max(map(difference, results_of(function(**given)), wanted))
-        for given, wanted in zip(trial.given, trial.wanted, strict=True)
+        max(map(difference, results_of(function(**request)), wanted))
+        for request, wanted in zip(trial.requests, trial.wanted, strict=True)
     ]
 
 
-def difference(found: Array, want: Array) -> float:
+def difference(result: Array, want: Array) -> float:
     """Return the largest difference relative to the largest value; infinite if shapes or non-finite elements differ."""
-    if found.shape != want.shape or not np.array_equal(np.isfinite(found), np.isfinite(want)):
+    if result.shape != want.shape or not np.array_equal(np.isfinite(result), np.isfinite(want)):
         return inf
     finite = np.isfinite(want)
-    distance = np.abs(found[finite].astype(np.float64) - want[finite].astype(np.float64))
+    distance = np.abs(result[finite].astype(np.float64) - want[finite].astype(np.float64))
     largest = np.abs(want[finite].astype(np.float64)).max(initial=0.0)
     return float(distance.max(initial=0.0) / (largest or 1.0))

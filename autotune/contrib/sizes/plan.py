@@ -243,7 +243,7 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tu
         number = int(np.argmin(factors))
         return float(factors[number]), trials[number]
 
-    candidates, kept = [point for point in points_of(candidates_of(dims)) if point not in chosen], len(chosen)
+    candidates, fixed = [point for point in points_of(candidates_of(dims)) if point not in chosen], len(chosen)
     now, _ = best_of(chosen[:-1], chosen[-1:])
     while len(chosen) < most and candidates:
         least, best = best_of(chosen, candidates)
@@ -252,7 +252,7 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tu
         chosen, now = [*chosen, best], least
     for _ in range(MOST_ROUNDS):
         before = now
-        for position in range(kept, len(chosen)):
+        for position in range(fixed, len(chosen)):
             others, near = [*chosen[:position], *chosen[position + 1 :]], neighbours(dims, chosen[position])
             now, best = best_of(others, [chosen[position], *near, *candidates])
             chosen = [*chosen[:position], best, *chosen[position + 1 :]]

@@ -66,8 +66,10 @@ def tune_sizes(arguments: Arguments) -> None:
     unsupported = [f"--{name}" for name in ("bundle", "as_json") if arguments[name]]
     unsupported += ["--schedule"] * bool(options.schedule) + ["--threads"] * (options.threads > 1)
     if len(folders) > 1 or unsupported:
-        what = ", ".join(unsupported) or "other payloads"
-        raise OptionError(f"a model of any size must be tuned alone, on one core, into its folder; drop {what}")
+        unsupported_options = ", ".join(unsupported) or "other payloads"
+        raise OptionError(
+            f"a model of any size must be tuned alone, on one core, into its folder; drop {unsupported_options}"
+        )
     with ProgressLine(folders[0]) as line:
         model = tune_sized(Path(folders[0]), arguments["store"], options, line)
     show_sizes(model)
@@ -122,9 +124,9 @@ def takes_folder(parameter: str) -> Callable[[Arguments], bool]:
     return lambda arguments: bool(folders_in(arguments[parameter]))
 
 
-def folders_in(given: Any) -> list[Any]:  # noqa: ANN401 - a path, several or none, as a verb has them
+def folders_in(value: Any) -> list[Any]:  # noqa: ANN401 - a path, several or none, as a verb has them
     """Return the folders of models of any size among the values of a parameter."""
-    return list(filter(is_sized, given if isinstance(given, list | tuple) else filter(None, (given,))))
+    return list(filter(is_sized, value if isinstance(value, list | tuple) else filter(None, (value,))))
 
 
 def one_size(verb: str, parameter: str, kind: str) -> VerbOption:

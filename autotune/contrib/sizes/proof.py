@@ -197,12 +197,12 @@ def cut(array: Array, axis: int | None, start: int, end: int) -> Array:
     return array[(slice(None),) * axis + (slice(start, end),)]
 
 
-def agree(found: Array, want: Array, tolerance: float) -> bool:
+def agree(result: Array, want: Array, tolerance: float) -> bool:
     """Return whether two results are equal up to the order of sums."""
-    if found.shape != want.shape:
+    if result.shape != want.shape:
         return False
     if want.dtype.kind not in "fV":
-        return bool(np.array_equal(found, want))
+        return bool(np.array_equal(result, want))
     finite = np.isfinite(want)
     largest = float(np.abs(want[finite]).max()) if finite.any() else 0.0
-    return bool(np.allclose(found, want, rtol=0, atol=tolerance * max(largest, 1e-30), equal_nan=True))
+    return bool(np.allclose(result, want, rtol=0, atol=tolerance * max(largest, 1e-30), equal_nan=True))
