@@ -52,36 +52,38 @@ def part_of(space: Space, default: Config, *, share: float, most: int, seed: int
         seed: Seed of the random choices.
     """
     rng = random.Random(f"part {seed}")
-    kept = {knob.name: list(knob.values) for knob in space.knobs}
+    values_of = {knob.name: list(knob.values) for knob in space.knobs}
     needed = {(name, value) for name, value in default.items()}
     needed |= {(condition.knob, condition.otherwise) for condition in space.conditions}
-    enough = min(most, max(1, round(share * count_valid(space, kept, rng)))) if share < 1 else most
-    while prod(map(len, kept.values())) > MOST_COMBINATIONS or count_valid(space, kept, rng) > enough:
-        spare = {name: [v for v in values if (name, v) not in needed] for name, values in kept.items()}
-        names = [name for name, values in spare.items() if values and len(kept[name]) > 2]
+    enough = min(most, max(1, round(share * count_valid(space, values_of, rng)))) if share < 1 else most
+    while prod(map(len, values_of.values())) > MOST_COMBINATIONS or count_valid(space, values_of, rng) > enough:
+        spare = {name: [v for v in values if (name, v) not in needed] for name, values in values_of.items()}
+        names = [name for name, values in spare.items() if values and len(values_of[name]) > 2]
         names = names or [name for name, values in spare.items() if values]
         if not names:
             break
         reductions = []
         for name in rng.choices(names, weights=[len(spare[name]) for name in names], k=TRIED):
-            reduced = without(kept, name, rng.choice(spare[name]))
+            reduced = without(values_of, name, rng.choice(spare[name]))
             reductions.append((count_valid(space, reduced, rng), reduced))
             if reductions[-1][0] >= LEAST * enough:
                 break
-        kept = max(reductions, key=itemgetter(0))[1]
-    knobs = tuple(Knob(name, tuple(values)) for name, values in kept.items())
+        values_of = max(reductions, key=itemgetter(0))[1]
+    knobs = tuple(Knob(name, tuple(values)) for name, values in values_of.items())
     return Space(knobs, space.constraints, space.conditions)
 
 
-def without(kept: Mapping[str, list[Value]], name: str, value: Value) -> dict[str, list[Value]]:
+def without(values_of: Mapping[str, list[Value]], name: str, value: Value) -> dict[str, list[Value]]:
     """Return the values of knobs without one value of one knob."""
-    return {**kept, name: [each for each in kept[name] if each != value]}
+    return {**values_of, name: [each for each in values_of[name] if each != value]}
 
 
-def count_valid(space: Space, kept: Mapping[str, Sequence[Value]], rng: random.Random) -> int:
+def count_valid(space: Space, values_of: Mapping[str, Sequence[Value]], rng: random.Random) -> int:
     """Return the number of valid configs among the combinations of some values; an estimate if there are many."""
-    part = Space(tuple(Knob(name, tuple(values)) for name, values in kept.items()), space.constraints, space.conditions)
+    part = Space(
+        tuple(Knob(name, tuple(values)) for name, values in values_of.items()), space.constraints, space.conditions
+    )
     if part.size <= MOST_COUNTED:
         return sum(1 for _ in part.configs())
-    drawn = ({name: rng.choice(values) for name, values in kept.items()} for _ in range(DRAWS))
+    drawn = ({name: rng.choice(values) for name, values in values_of.items()} for _ in range(DRAWS))
     return round(part.size / DRAWS * sum(part.broken_constraint(config) is None for config in drawn))

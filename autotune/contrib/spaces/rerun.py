@@ -108,8 +108,12 @@ class Ground:
             features=self.features,
             transfer=transfer,
         )
-        found: list[tuple[float, float]] = []
-        while len(found) < trials and (not found or found[-1][0] > until) and (config := search.ask()) is not None:
-            found.append(self.outcomes[self.recording.values_of(config)])
-            search.tell(config, *found[-1])
-        return Rerun(tuple(seconds for seconds, _ in found), tuple(cost for _, cost in found))
+        outcomes: list[tuple[float, float]] = []
+        while (
+            len(outcomes) < trials
+            and (not outcomes or outcomes[-1][0] > until)
+            and (config := search.ask()) is not None
+        ):
+            outcomes.append(self.outcomes[self.recording.values_of(config)])
+            search.tell(config, *outcomes[-1])
+        return Rerun(tuple(seconds for seconds, _ in outcomes), tuple(cost for _, cost in outcomes))

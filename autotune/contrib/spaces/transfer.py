@@ -45,8 +45,8 @@ def transfer_for(family: Family, recordings: Sequence[Recording]) -> list[PriorT
 def transfer_of(recording: Recording, family: Family, most: int, rng: random.Random) -> list[PriorTrial]:
     """Return the transfer data of one recording; the target is the logarithm of the time over the best time."""
     describe = features_of(recording.task, family, recording.machine)
-    found = recording.trials_by_values
-    timed = [(t.config, recording.seconds_of(found[recording.values_of(t.config)])) for t in recording.trials]
+    by_values = recording.trials_by_values
+    timed = [(t.config, recording.seconds_of(by_values[recording.values_of(t.config)])) for t in recording.trials]
     best = min((seconds for _, seconds in timed if seconds is not None), default=1.0)
     chosen = [(describe(config), seconds) for config, seconds in rng.sample(timed, min(most, len(timed)))]
     least = min((features.get(DELAY, 0.0) for features, _ in chosen), default=0.0)
