@@ -70,7 +70,7 @@ def tune_by_model(
 
 
 def show_chosen(
-    found: "ModelTuning", check: "TargetCheck | None", why_not: str, written: Sequence[str], path: Path
+    tuning: "ModelTuning", check: "TargetCheck | None", why_not: str, written: Sequence[str], path: Path
 ) -> None:
     """Print the configs that the models chose, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
@@ -78,8 +78,8 @@ def show_chosen(
     from autotune.reports.format import error_beside, out
 
     console = out()
-    show_sentence(console, f"{found.payload.name} for {found.target.name}: chosen by models, nothing was measured")
-    for task in found.tasks:
+    show_sentence(console, f"{tuning.payload.name} for {tuning.target.name}: chosen by models, nothing was measured")
+    for task in tuning.tasks:
         show_sentence(console, sentence_of(task), 2)
     if check is None:
         show_sentence(console, f"not verified: {why_not}", 2)
@@ -88,7 +88,7 @@ def show_chosen(
         show_sentence(console, f"right, {beside}, under {check.emulator}", 2)
     else:
         show_sentence(console, f"{check.outcome}: {check.diagnostic}, under {check.emulator}", 2)
-    for note in notes_of(found.tasks):
+    for note in notes_of(tuning.tasks):
         show_sentence(console, f"note: {note}", 2)
     console.print(f"  files: {path}: {', '.join((*written, SCHEDULE, MACHINE, CHOSEN))}", soft_wrap=True, markup=False)
 
@@ -111,8 +111,8 @@ def choose_for(arguments: Arguments) -> None:
     check_folder(arguments["payloads"], arguments["bundle"])
     options = options_given(arguments)
     check_modelled(options, arguments, "--for MACHINE", ("store",))
-    given = {"folder": arguments["bundle"], "as_json": arguments["as_json"]}
-    tune_by_model(arguments["payloads"], arguments["kind"], options, **given)
+    output = {"folder": arguments["bundle"], "as_json": arguments["as_json"]}
+    tune_by_model(arguments["payloads"], arguments["kind"], options, **output)
 
 
 def replay_elsewhere(arguments: Arguments) -> None:

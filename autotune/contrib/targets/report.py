@@ -58,8 +58,8 @@ class TargetReport:
         """Lines of text; those after the first begin with a space."""
         check, target = self.check, self.target
         beside = error_beside(check.max_error, check.oracle, unproved=check.unproved)
-        what = f"right, {beside}" if check.is_right else f"{check.outcome}: {check.diagnostic}"
-        texts = [f"{check.payload} for {target.name}: {what}, under {check.emulator}; nothing was measured"]
+        verdict = f"right, {beside}" if check.is_right else f"{check.outcome}: {check.diagnostic}"
+        texts = [f"{check.payload} for {target.name}: {verdict}, under {check.emulator}; nothing was measured"]
         texts.append(f" {target.summary}")
         for loop in self.loops:
             texts += [f" {loop.task}: {loop.mix or 'no loop'}", *([f" {loop.expected}"] if loop.expected else [])]
@@ -110,9 +110,9 @@ def judge_loops(program: TargetProgram, worker: Worker) -> tuple[TaskLoop, ...]:
     return tuple(loops)
 
 
-def task_loop(name: str, found: HotLoop | None) -> TaskLoop:
+def task_loop(name: str, loop: HotLoop | None) -> TaskLoop:
     """Convert a hot loop to plain data."""
-    if found is None:
+    if loop is None:
         return TaskLoop(name, "", "")
-    cycles = found.expected.cycles if found.expected is not None else None
-    return TaskLoop(name, str(found.mix), found.expectation, found.mix.vector_bits, cycles, found.mix.fmas)
+    cycles = loop.expected.cycles if loop.expected is not None else None
+    return TaskLoop(name, str(loop.mix), loop.expectation, loop.mix.vector_bits, cycles, loop.mix.fmas)

@@ -98,14 +98,14 @@ def read_target(text: str, source: str) -> Target:
         raise MachineError(f"{source}: {error}") from error
 
 
-def target_of(found: Mapping[str, Any]) -> Target:
+def target_of(data: Mapping[str, Any]) -> Target:
     """Validate the keys and values of a machine file and return the target.
 
     Raises:
         ValueError: A constraint is violated; the message says which.
     """
-    check_keys(found)
-    text = {key: check_text(key, found.get(key, ""), 0, MOST_CHARACTERS) for key in (*TEXTS, "features", "emulated_as")}
+    check_keys(data)
+    text = {key: check_text(key, data.get(key, ""), 0, MOST_CHARACTERS) for key in (*TEXTS, "features", "emulated_as")}
     for key, pattern in PATTERNS.items():
         if not pattern.fullmatch(text[key]):
             raise ValueError(f"{key} must be like {EXAMPLES[key]!r}, got {text[key][:60]!r}")
@@ -115,9 +115,9 @@ def target_of(found: Mapping[str, Any]) -> Target:
     isas = EXTENSIONS[triple[1]]
     if text["isa"] not in isas:
         raise ValueError(f"isa of {triple[1]} must be one of {', '.join(isas)}; got {text['isa'][:60]!r}")
-    bits, registers = vectors_of(text["isa"], found.get("vector_bits"))
-    tiles = tiles_of(found.get("tiles", ""), triple[1], text["isa"])
-    l1, l2 = (check_number(key, found[key], LEAST_CACHE, MOST_CACHE) for key in ("l1_bytes", "l2_bytes"))
+    bits, registers = vectors_of(text["isa"], data.get("vector_bits"))
+    tiles = tiles_of(data.get("tiles", ""), triple[1], text["isa"])
+    l1, l2 = (check_number(key, data[key], LEAST_CACHE, MOST_CACHE) for key in ("l1_bytes", "l2_bytes"))
     if l2 < l1:
         raise ValueError(f"l2_bytes must be at least l1_bytes, {l1}, got {l2}; give L1's where there is no L2")
     machine = Machine(
@@ -128,8 +128,8 @@ def target_of(found: Mapping[str, Any]) -> Target:
         vector_registers=registers,
         l1_bytes=l1,
         l2_bytes=l2,
-        l3_bytes=check_number("l3_bytes", found["l3_bytes"], 0, MOST_CACHE),
-        cores=check_number("cores", found["cores"], 1, MOST_CORES),
+        l3_bytes=check_number("l3_bytes", data["l3_bytes"], 0, MOST_CACHE),
+        cores=check_number("cores", data["cores"], 1, MOST_CORES),
         tiles=tiles,
     )
     target_triple = f"{triple[1]}-{triple[2]}"
@@ -138,19 +138,19 @@ def target_of(found: Mapping[str, Any]) -> Target:
     )
 
 
-def check_keys(found: Mapping[str, Any]) -> None:
+def check_keys(data: Mapping[str, Any]) -> None:
     """Check the format version, and that no key is missing or unknown.
 
     Raises:
         ValueError: The format version or a key is wrong.
     """
-    if found.get("format_version") != FORMAT:
-        raise ValueError(f"format_version must be {FORMAT}, got {found.get('format_version')!r:.60}")
+    if data.get("format_version") != FORMAT:
+        raise ValueError(f"format_version must be {FORMAT}, got {data.get('format_version')!r:.60}")
     needed = (*TEXTS, *NUMBERS)
-    if missing := [key for key in needed if key not in found]:
+    if missing := [key for key in needed if key not in data]:
         raise ValueError(f"a machine must say {', '.join(needed)}; {', '.join(missing)} missing")
     known = {"format_version", *needed, *OPTIONAL}
-    if unknown := [one_line(key)[:60] for key in found if key not in known]:
+    if unknown := [one_line(key)[:60] for key in data if key not in known]:
         raise ValueError(f"a machine may say no more than {', '.join(sorted(known))}; got {', '.join(unknown[:5])}")
 
 

@@ -182,10 +182,12 @@ class ModelSearch:
     def compile(self, candidate: Candidate) -> bytes:
         """Compile the task for the machine; return its object code, empty if compilation fails."""
         try:
-            found = self.worker.call(emit_program, Emission(Claim(self.task.payload, candidate), "object", self.target))
+            emitted = self.worker.call(
+                emit_program, Emission(Claim(self.task.payload, candidate), "object", self.target)
+            )
         except CompileError:
             return b""
-        return b"" if isinstance(found, Evaluation) else found.data
+        return b"" if isinstance(emitted, Evaluation) else emitted.data
 
 
 def notes_of(tasks: Sequence[TaskPrediction]) -> list[str]:
