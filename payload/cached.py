@@ -87,10 +87,10 @@ def rotate(f: Builder, x: Value, start: str | None, name: str) -> Value:
     _, rows, depth = x.shape
     pairs_shape = (rows, depth // 2)
     cosine, sine = (angles(f, function, start, pairs_shape, f"{name}_{function}") for function in ("cos", "sin"))
-    return turn(f, x, cosine, sine, name)
+    return rotate_by(f, x, cosine, sine, name)
 
 
-def turn(f: Builder, x: Value, cosine: Value, sine: Value, name: str) -> Value:
+def rotate_by(f: Builder, x: Value, cosine: Value, sine: Value, name: str) -> Value:
     """Rotate pairs of columns of ``(H, T, D)``, ``j`` and ``j + D / 2``, by the angles ``(T, D / 2)``."""
     heads, rows, depth = x.shape
     half = depth // 2

@@ -223,7 +223,7 @@ class FusedWriter(GroupWriter):
         mark = HIDDEN if self.skips and member.masked_loop is not None else ""
         # scores pass between ops by whole rows: with parts of all rows, bufferization copies what the next op changes
         whole = len(self.shape.contractions) > 1
-        self.write_rows(op, self.sizes_of(member), reduced=member.in_strands, mark=mark, whole=whole)
+        self.write_rows(op, self.sizes_of(member), reduced=member.can_split_reduction, mark=mark, whole=whole)
 
     def open_contractions(
         self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str, scope: str

@@ -28,7 +28,7 @@ class OnlineWriter(GroupWriter):
             if not member.contraction:
                 op = self.part(f"{MEMBER}{position}")
                 self.choose_functions(op)
-                self.write_rows(op, self.sizes_of(member), reduced=member.in_strands)
+                self.write_rows(op, self.sizes_of(member), reduced=member.can_split_reduction)
         rows, factor = int(self.config["rows"]), self.part(FACTOR)
         self.choose_functions(factor)
         self.write_rows(factor, (rows,))

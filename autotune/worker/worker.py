@@ -123,12 +123,12 @@ class Worker(Closing):
         self._scratch.close()
         self._claim.close()
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Close the inherited descriptors in a fork; the process stays with the parent that created this worker."""
         self._is_ours = False
         self._drop_process()
-        self._keeper.let_go()
-        self._scratch.let_go()
+        self._keeper.detach()
+        self._scratch.detach()
 
     def kill(self) -> None:
         """Kill the process from another thread and do not retry its call: the running candidate counts as crashed."""
@@ -337,11 +337,11 @@ class Worker(Closing):
 OPEN: "weakref.WeakSet[Worker]" = weakref.WeakSet()
 
 
-def let_all_go() -> None:
+def detach_all() -> None:
     """Release every worker in a fork, which leaves them to the parent process."""
     for worker in list(OPEN):
-        worker.let_go()
+        worker.detach()
     OPEN.clear()
 
 
-os.register_at_fork(after_in_child=let_all_go)
+os.register_at_fork(after_in_child=detach_all)

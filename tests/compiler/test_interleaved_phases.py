@@ -5,7 +5,7 @@ from tuning_support import agrees, loaded, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.stages import compile_to
-from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
+from autotune.compiler.normalise.convolution.channels_last import use_channels_last
 from autotune.compiler.normalise.convolution.phases import mark_phases
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
@@ -123,7 +123,7 @@ def turned(text):
     with context():
         module = parse(text, "mine")
         mark_phases(module)
-        turn_channels_last(module)
+        use_channels_last(module)
         assert module.operation.verify()
         return str(module)
 

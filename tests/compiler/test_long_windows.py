@@ -6,7 +6,7 @@ from tuning_support import loaded, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.normalise.convolution.channels_first import MOST_COLUMNS
-from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
+from autotune.compiler.normalise.convolution.channels_last import use_channels_last
 from autotune.compiler.normalise.convolution.windows import WindowAxis
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.host.machine import this_machine
@@ -54,7 +54,7 @@ def test_pieces_give_what_padded_rows_do_and_nothing_is_padded(name, tmp_path):
     payload = loaded(tmp_path, CASES[name])
     with context():
         module = parse(payload.text, "mine")
-        turn_channels_last(module)
+        use_channels_last(module)
         assert "tensor.pad" not in str(module)
     inputs = payload.make_inputs(0)
     (x,) = inputs.values()
@@ -68,7 +68,7 @@ def test_windows_that_leave_too_much_are_padded(tmp_path):
     text = loaded(tmp_path, pooled(1, 300, (1, 3), ((0, 280), (0, 280)), gaps=(1, 280))).text
     with context():
         module = parse(text, "mine")
-        turn_channels_last(module)
+        use_channels_last(module)
         assert "tensor.pad" in str(module)
 
 

@@ -9,7 +9,7 @@ from tuning_support import agrees, contraction_payload, loaded, product_of, run,
 import autotune as at
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
-from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
+from autotune.compiler.normalise.convolution.channels_last import use_channels_last
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
@@ -333,17 +333,17 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
     "shared matrices": (share_matrices, SHARED, "linalg.batch_matmul"),
-    "convolution": (turn_channels_last, conv("7x5", "[1, 2]", "1"), "linalg.conv_2d_nchw_fchw"),
-    "strided convolution": (turn_channels_last, conv("4x5", "2", "1"), "linalg.conv_2d_nchw_fchw"),
-    "dilated convolution": (turn_channels_last, conv("5x5", "[1, 2]", "2"), "linalg.conv_2d_nchw_fchw"),
-    "convolution by one place": (turn_channels_last, one_place(2), "linalg.conv_2d_nchw_fchw"),
-    "convolution along rows": (turn_channels_last, FEW_PRODUCTS, "linalg.conv_2d_nchw_fchw"),
+    "convolution": (use_channels_last, conv("7x5", "[1, 2]", "1"), "linalg.conv_2d_nchw_fchw"),
+    "strided convolution": (use_channels_last, conv("4x5", "2", "1"), "linalg.conv_2d_nchw_fchw"),
+    "dilated convolution": (use_channels_last, conv("5x5", "[1, 2]", "2"), "linalg.conv_2d_nchw_fchw"),
+    "convolution by one place": (use_channels_last, one_place(2), "linalg.conv_2d_nchw_fchw"),
+    "convolution along rows": (use_channels_last, FEW_PRODUCTS, "linalg.conv_2d_nchw_fchw"),
     "convolution of volumes": (write_volumes_along_rows, VOLUME_WINDOWS, "linalg.conv_3d_ncdhw_fcdhw"),
     "convolution of volumes by one place": (write_volumes_as_products, VOLUMES, "linalg.conv_3d_ncdhw_fcdhw"),
-    "grouped convolution": (turn_channels_last, GROUPS, "linalg.conv_2d_ngchw_gfchw"),
+    "grouped convolution": (use_channels_last, GROUPS, "linalg.conv_2d_ngchw_gfchw"),
     "growing concatenations": (begin_with_earlier, GROWING, "tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>"),
-    "concatenations": (turn_channels_last, concatenations(), "tensor<2x11x7x5xf32>"),
-    "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
+    "concatenations": (use_channels_last, concatenations(), "tensor<2x11x7x5xf32>"),
+    "pool": (use_channels_last, POOL, "linalg.pooling_nchw_max"),
     "maxima over volumes": (write_pools, volume_pool("arith.maximumf", "0xFF800000"), "reduction"),
     "sums over volumes": (write_pools, volume_pool("arith.addf", "0.0"), "reduction"),
     "sums over transposed volumes": (write_pools, TRANSPOSED_POOL, "linalg.pooling_ndhwc_sum"),
@@ -395,15 +395,15 @@ def test_a_rewrite_undoes_its_pattern_and_changes_no_result(name, tmp_path):
 
 
 def test_few_products_are_summed_along_rows_unless_a_window_reads_the_results():
-    alone = rewritten(FEW_PRODUCTS, turn_channels_last)
+    alone = rewritten(FEW_PRODUCTS, use_channels_last)
     assert "tensor<2x11x16x1xf32>" not in alone, "what is read is padded, and stays, with channels first"
     empty = "%side = tensor.empty() : tensor<2x2xf32>\n  %q = tensor.empty() : tensor<2x24x8x15xf32>\n  "
     pooled = FEW_PRODUCTS.replace("return %r : tensor<2x24x9x16xf32>", empty + POOLED)
-    assert "tensor<2x11x16x1xf32>" in rewritten(pooled, turn_channels_last)
+    assert "tensor<2x11x16x1xf32>" in rewritten(pooled, use_channels_last)
 
 
 def test_few_filters_of_many_channels_turn_nothing():
-    assert "tensor<1x58x58x128xf32>" not in rewritten(FEW_FILTERS, turn_channels_last)
+    assert "tensor<1x58x58x128xf32>" not in rewritten(FEW_FILTERS, use_channels_last)
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_a_reduction_keeps_its_start_where_its_result_is_combined_otherwise(neut
 
 def test_a_concatenation_stays_where_most_of_it_would_be_turned_for_it_alone():
     text = concatenations().replace("x3x7x5x", "x9x7x5x").replace("x11x", "x17x")
-    assert "concat dim(1) %" in rewritten(text, turn_channels_last)
+    assert "concat dim(1) %" in rewritten(text, use_channels_last)
 
 
 @pytest.mark.parametrize("rewrite", SIMPLIFY)

@@ -4,7 +4,7 @@ import pytest
 from tuning_support import agrees, loaded, run
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
+from autotune.compiler.normalise.convolution.conv_1d import make_convolutions_2d
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.registry import family_for
@@ -131,7 +131,7 @@ def test_ops_on_planes_of_one_row_compute_what_those_along_lines_do(name, tmp_pa
     payload = loaded(tmp_path, TEXTS[name])
     with context():
         module = parse(payload.text, "mine")
-        make_lines_planes(module)
+        make_convolutions_2d(module)
         module.operation.verify()
         text = str(module)
     assert "_1d_" not in text
@@ -150,6 +150,6 @@ def test_a_family_takes_every_op_along_lines(name, tmp_path):
 def test_what_lies_between_two_ops_along_lines_stays_on_planes(tmp_path):
     with context():
         module = parse(loaded(tmp_path, TEXTS["chain"]).text, "mine")
-        make_lines_planes(module)
+        make_convolutions_2d(module)
         assert str(module).count("tensor.expand_shape") == 3, "of the input, the kernel and the window"
         assert str(module).count("tensor.collapse_shape") == 1

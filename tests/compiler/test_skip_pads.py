@@ -8,7 +8,7 @@ from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.lowering.steps import asked_for
-from autotune.compiler.normalise.convolution.volumes_last import turn_volumes
+from autotune.compiler.normalise.convolution.volumes_last import use_channels_last_in_volumes
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
@@ -130,6 +130,6 @@ def test_volumes_are_turned_where_fewer_vectors_are_multiplied(filters, is_turne
     payload = loaded(tmp_path, convolution(16, filters, (8, 8, 12), (3, 3, 5), ((2, 2), (2, 2), (4, 4))))
     with context():
         module = parse(payload.text, "mine")
-        turn_volumes(module)
+        use_channels_last_in_volumes(module)
         assert module.operation.verify()
         assert ("conv_3d_ndhwc" in str(module)) == is_turned

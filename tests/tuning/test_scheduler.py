@@ -121,37 +121,37 @@ def after(*results, seed=0):
 
 def test_task_that_takes_more_of_the_whole_promises_more():
     scheduler = after(Results((1e-3,), count=12), Results((1e-3,), count=1), Results((5e-3,), count=12))
-    assert scheduler.promise(2) > scheduler.promise(0) > scheduler.promise(1)
+    assert scheduler.acquisition(2) > scheduler.acquisition(0) > scheduler.acquisition(1)
 
 
 def test_task_that_still_gets_faster_promises_more_than_one_that_does_not():
     falling = tuple(4e-3 - 0.2e-3 * i for i in range(16))
     scheduler = after(Results(falling), Results((falling[-1],) * 16))
-    assert scheduler.promise(0) > scheduler.promise(1)
+    assert scheduler.acquisition(0) > scheduler.acquisition(1)
 
 
 def test_task_far_from_its_roof_promises_more_than_one_near_it():
     scheduler = after(Results((1e-3,) * 9, roof=0.4e-3), Results((1e-3,) * 9, roof=0.95e-3))
-    assert scheduler.promise(0) > scheduler.promise(1)
+    assert scheduler.acquisition(0) > scheduler.acquisition(1)
 
 
 def test_task_that_seems_faster_than_its_roof_still_promises_something():
-    assert after(Results((1e-3,) * 9, roof=2e-3)).promise(0) > 0
+    assert after(Results((1e-3,) * 9, roof=2e-3)).acquisition(0) > 0
 
 
 def test_promise_fades_with_trials_that_bring_nothing():
-    promises = [after(Results((1e-3,) * trials)).promise(0) for trials in range(1, 30)]
+    promises = [after(Results((1e-3,) * trials)).acquisition(0) for trials in range(1, 30)]
     assert promises == sorted(promises, reverse=True)
 
 
 def test_of_equal_tasks_the_one_whose_trials_cost_less_comes_first():
     scheduler = after(Results((1e-3,) * 5, cost=4.0), Results((1e-3,) * 5, cost=1.0))
-    assert scheduler.promise(1) == pytest.approx(2 * scheduler.promise(0))
+    assert scheduler.acquisition(1) == pytest.approx(2 * scheduler.acquisition(0))
 
 
 def test_task_of_which_nothing_works_counts_as_the_heaviest():
     scheduler = after(Results((None,) * 3), Results((2e-3,) * 3, count=10), Results((1e-3,) * 3))
-    assert scheduler.promise(0) > scheduler.promise(1) > scheduler.promise(2)
+    assert scheduler.acquisition(0) > scheduler.acquisition(1) > scheduler.acquisition(2)
 
 
 def replayed(task):

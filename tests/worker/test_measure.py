@@ -171,11 +171,11 @@ def test_every_sample_of_a_program_with_states_begins_with_those_of_a_first_call
         program(count)
         calls[0] += count
 
-    def put_back():
+    def restore():
         seen.append(calls[0])
         calls[0] = 0
 
-    taken = measure(RunFromStart(run, put_back), clock.program("reference", 1e-5), Effort(4, 1.0, 1e-3))
+    taken = measure(RunFromStart(run, restore), clock.program("reference", 1e-5), Effort(4, 1.0, 1e-3))
     assert len(taken.seconds) == 4
     assert len(set(seen[-3:])) == 1
     assert seen[-1] <= 2 * taken.calls

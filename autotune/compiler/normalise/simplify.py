@@ -3,15 +3,15 @@
 from mlir import ir
 
 from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
-from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
-from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
+from autotune.compiler.normalise.convolution.channels_last import use_channels_last
+from autotune.compiler.normalise.convolution.conv_1d import make_convolutions_2d
 from autotune.compiler.normalise.convolution.joined_windows import read_joined_windows
 from autotune.compiler.normalise.convolution.phases import mark_phases
 from autotune.compiler.normalise.convolution.planes import read_volumes
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.shared_pads import share_pads
-from autotune.compiler.normalise.convolution.volumes_last import turn_volumes
+from autotune.compiler.normalise.convolution.volumes_last import use_channels_last_in_volumes
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import gather_before_broadcast, split_argmax
@@ -43,13 +43,13 @@ SIMPLIFY = (
     read_rows_in_one,
     read_scattered_elements,
     read_volumes,
-    make_lines_planes,
+    make_convolutions_2d,
     begin_with_earlier,
     mark_phases,
     share_pads,
-    turn_channels_last,
+    use_channels_last,
     write_volumes_as_products,
-    turn_volumes,
+    use_channels_last_in_volumes,
     write_volumes_along_rows,
     write_pools,
     write_windows_out,

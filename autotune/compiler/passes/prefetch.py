@@ -43,7 +43,7 @@ def prefetch_next_panel(loop: ir.Operation, load: ir.Operation, panel: ir.Value)
         column = rebuild(column, loop)
         start, shift = next_block(loop)
         number = arith.addi(number, arith.divui(shift, index(columns)))
-        first = arith.addi(start, arith.muli(turn([strips]), index(rows)))
+        first = arith.addi(start, arith.muli(iteration_number([strips]), index(rows)))
         line = elements_of_line(panel)
 
     def indices_of(of: ir.Value) -> list[ir.Value]:
@@ -84,7 +84,7 @@ def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Opera
         column = arith.addi(counter(n_block), shift) if n_block is not None else shift
         if (shared := parent_marked(loop, PIECES_OF_N)) is not None:
             column = arith.addi(column, piece_start(shared, PIECES_OF_N, -1))
-        first = arith.addi(start, arith.muli(turn(nest), index(rows)))
+        first = arith.addi(start, arith.muli(iteration_number(nest), index(rows)))
 
     def indices_of(of: ir.Value) -> list[ir.Value]:
         row, within = arith.divui(of, index(lines_a_row)), arith.remui(of, index(lines_a_row))
@@ -104,7 +104,7 @@ def next_block(loop: ir.Operation) -> tuple[ir.Value, ir.Value]:
     return arith.select(ended, index(0), after), arith.select(ended, step, index(0))
 
 
-def turn(nest: list[ir.Operation]) -> ir.Value:
+def iteration_number(nest: list[ir.Operation]) -> ir.Value:
     """Build the linear iteration number of nested loops, given innermost first."""
     number = index(0)
     for loop in reversed(nest):
@@ -128,7 +128,7 @@ def prefetch_in_steps(
     """
     lines_a_step = -(-lines // trip_count(loop))
     with ir.InsertionPoint.at_block_begin(loop.regions[0].blocks[0]), loop.location:
-        done = arith.muli(turn([loop]), index(lines_a_step))
+        done = arith.muli(iteration_number([loop]), index(lines_a_step))
         some_left = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, done, index(lines)))
         with ir.InsertionPoint(some_left.then_block):
             for i in range(lines_a_step):

@@ -34,7 +34,7 @@ def carry_in_place(module: ir.Module, name: str) -> bool:
     """
     if not loops_of(module) or (why := why_not_carried(module)) is None:
         return False
-    if any(map(turns_once, loops_of(module))):  # folding such a loop may remove the conflict
+    if any(map(runs_once, loops_of(module))):  # folding such a loop may remove the conflict
         run_passes(module, "builtin.module(canonicalize)")
         if (why := why_not_carried(module)) is None:
             return True
@@ -54,7 +54,7 @@ def loops_of(module: ir.Module) -> list[ir.Operation]:
     return [op for op in loops if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)]
 
 
-def turns_once(loop: ir.Operation) -> bool:
+def runs_once(loop: ir.Operation) -> bool:
     """Return whether a loop is known to have at most one iteration."""
     producers = [maker(bound) for bound in list(loop.operands)[:3]]
     if any(op is None or op.name != "arith.constant" for op in producers):

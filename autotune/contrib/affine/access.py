@@ -153,7 +153,7 @@ def is_right_in_vectors(loop: ir.Operation, lanes: int) -> bool:
     return all(not access.stays(counter) and (is_multiple or access.ends_with(counter, ends[1])) for access in stores)
 
 
-def can_be_jammed(loop: ir.Operation) -> bool:
+def can_unroll_and_jam(loop: ir.Operation) -> bool:
     """Return whether iterations of a loop may be interleaved: no iteration accesses what another writes.
 
     This holds if all accesses to a written buffer have one index in common that depends on this loop and on no loop

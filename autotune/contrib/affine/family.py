@@ -93,7 +93,7 @@ class Affine(Family):
             choose_functions(script, config, op)
         order = order_of(config, len(task.nest.sizes))
         if order != list(range(len(order))):
-            ops = [turn(script, ops[0], order)]
+            ops = [interchange(script, ops[0], order)]
         plan = plan_of(task, config, machine)
         for op in (*ops[1:], *filter(None, fills)):
             mark(script, op, plan.text)
@@ -164,7 +164,7 @@ def order_of(config: Config, depth: int) -> list[int]:
     return [int(d) for d in str(config["order"]).split()] if "order" in config else list(range(depth))
 
 
-def turn(script: Script, op: str, order: list[int]) -> str:
+def interchange(script: Script, op: str, order: list[int]) -> str:
     """Interchange an op's loops; consumes `op`.
 
     for i: for j: y[i, j] = ...   ->   for j: for i: y[i, j] = ...

@@ -15,7 +15,7 @@ from mlir.dialects.transform import interpreter
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.contrib.affine.access import (
     bounds,
-    can_be_jammed,
+    can_unroll_and_jam,
     carries,
     goes_on,
     is_right_in_vectors,
@@ -44,7 +44,7 @@ def write_affine_loops(module: ir.Module) -> None:
         plan = read_plan(run.plan)
         outline = Outline.of(run)
         lower(outline.module, plan)
-        outline.put_back()
+        outline.inline()
 
 
 def read_plan(attribute: ir.Attribute) -> AffinePlan:
@@ -79,8 +79,8 @@ def lower(module: ir.Module, plan: AffinePlan) -> None:
         run(module, "affine-scalrep")
         carry_sums(module.operation)
         run(module, "affine-scalrep", TIDY)
-    if plan.jam > 1 and mark_jammed(module, plan):
-        jam(module, plan.jam)
+    if plan.jam > 1 and mark_unroll_and_jam(module, plan):
+        unroll_and_jam(module, plan.jam)
         run(module, "affine-loop-normalize", TIDY, *(["affine-scalrep"] if plan.scalars else []))
     if plan.lanes:
         split_rests(module, plan)
@@ -118,19 +118,19 @@ def tiling(plan: AffinePlan) -> list[str]:
     ]
 
 
-def mark_jammed(module: ir.Module, plan: AffinePlan) -> bool:
+def mark_unroll_and_jam(module: ir.Module, plan: AffinePlan) -> bool:
     """Mark loops for unroll-and-jam: the innermost ones that are legal and not vectorized."""
     marked = False
     for loop in loops_of(module.operation):
         inner = [each for each in loops_of(loop) if each != loop]
-        jammable = [each for each in inner if can_be_jammed(each) and not goes_on(each)]
+        candidates = [each for each in inner if can_unroll_and_jam(each) and not goes_on(each)]
         count = trips(loop)
         if (
             inner
-            and not jammable
+            and not candidates
             and count is not None
             and count >= plan.jam
-            and can_be_jammed(loop)
+            and can_unroll_and_jam(loop)
             and not goes_on(loop)
         ):
             loop.attributes[JAMMED] = ir.UnitAttr.get()
@@ -138,7 +138,7 @@ def mark_jammed(module: ir.Module, plan: AffinePlan) -> bool:
     return marked
 
 
-def jam(module: ir.Module, factor: int) -> None:
+def unroll_and_jam(module: ir.Module, factor: int) -> None:
     """Unroll and jam the marked loops."""
     any_op = "!transform.any_op"
     script = ir.Module.parse(

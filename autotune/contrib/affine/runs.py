@@ -123,7 +123,7 @@ class Outline:
         """Outlined function."""
         return next(iter(self.module.body.operations)).operation
 
-    def put_back(self) -> None:
+    def inline(self) -> None:
         """Inline the function's ops where the run was."""
         block = self.function.regions[0].blocks[0]
         for argument, value in zip(list(block.arguments), self.values, strict=True):

@@ -91,7 +91,7 @@ class RemoteBench:
             label = "race" if method == "evaluate" else method
             future = self.team.cluster.submit(request, self.team.slot, [self.address], label)
             future.add_done_callback(done.put)
-            while not self.is_heard(done):
+            while not self.is_answered(done):
                 if all(member.address != self.address for member in self.team.members):
                     break
             if future.status != "pending" and (delivery := self.team.delivered(future, request)) is not None:
@@ -104,7 +104,7 @@ class RemoteBench:
             "every finished trial is kept"
         )
 
-    def is_heard(self, done: "SimpleQueue[object]") -> bool:
+    def is_answered(self, done: "SimpleQueue[object]") -> bool:
         """Wait up to `LOOK_SECONDS` for a future to finish; return whether it did."""
         try:
             done.get(timeout=LOOK_SECONDS)

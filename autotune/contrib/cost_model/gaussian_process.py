@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Process:
+class GaussianProcess:
     """Fitted Gaussian processes, one for every column of the target, with a common kernel.
 
     Attributes:
@@ -59,7 +59,7 @@ class Process:
         *,
         theta: Numbers | None = None,
         is_weighing: bool = True,
-    ) -> "Process":
+    ) -> "GaussianProcess":
         """Fit a process, with the weights of the highest posterior density.
 
         Args:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autotune.bundles.reproduce import find_task, rules_in, threads_in
-from autotune.contrib.cost_model.gaussian_process import Numbers, Process
+from autotune.contrib.cost_model.gaussian_process import GaussianProcess, Numbers
 from autotune.contrib.cost_model.model import FAILED, MOST_REGRET, POWER, regret
 from autotune.core.errors import StoreError
 from autotune.core.host.machine import Machine, this_machine
@@ -185,7 +185,7 @@ def model_of(measured: TaskTimes) -> LearntModel:
 
     best = min(seconds for _, seconds in measured.times if seconds is not None)
     wanted = np.array([FAILED if s is None else float(regret(np.log(s / best))) for _, s in measured.times])
-    process = Process.of(rows_of([config for config, _ in measured.times]), wanted)
+    process = GaussianProcess.of(rows_of([config for config, _ in measured.times]), wanted)
     expected = seconds_of(process.left_out[:, 0], best)
     trials = [ModelledTrial(config, s, e) for (config, s), e in zip(measured.times, expected, strict=True)]
     pairs = [(each.expected, each.seconds) for each in trials if each.seconds is not None]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from autotune.contrib.cost_model.gaussian_process import Numbers, Process
+from autotune.contrib.cost_model.gaussian_process import GaussianProcess, Numbers
 from autotune.core.trial import Reason
 from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, PriorTrial, SpaceView
 
@@ -52,7 +52,7 @@ class CostModel:
         self.before = learnt(view.names, view.transfer)
         self.delay_column = view.names.index(DELAY) if DELAY in view.names else None
         self.least: float | None = None  # least delay of the analytical model among the first candidates
-        self.believed: dict[Index, Numbers] = {}
+        self.known_means: dict[Index, Numbers] = {}
         # priors, the most probable first
         self.order = np.arange(1 + (self.delay_column is not None) + (self.before is not None))
         self.theta: Numbers | None = None
@@ -70,10 +70,10 @@ class CostModel:
         if len(self.order) == 1 and len(self.seconds) < STARTUP:
             return self.random.choice(drafts)
         expected, unsure = self.expect(drafts)
-        promise = self.promise(drafts, expected, unsure)
-        chosen = int(np.argmax(promise))
+        acquisition = self.acquisition(drafts, expected, unsure)
+        chosen = int(np.argmax(acquisition))
         if len(drafts) > MOST_DRAFTS:
-            self.pool = dict.fromkeys(drafts[position] for position in sorted(np.argsort(-promise)[:POOL].tolist()))
+            self.pool = dict.fromkeys(drafts[position] for position in sorted(np.argsort(-acquisition)[:POOL].tolist()))
         self.reason = self.reason_for(float(expected[chosen]), float(unsure[chosen]), len(drafts))
         return drafts[chosen]
 
@@ -106,7 +106,7 @@ class CostModel:
         if index not in self.seconds and index not in self.pool and self.view.is_open(index):
             self.pool[index] = None
 
-    def promise(self, drafts: Sequence[Index], expected: Numbers, unsure: Numbers) -> Numbers:
+    def acquisition(self, drafts: Sequence[Index], expected: Numbers, unsure: Numbers) -> Numbers:
         """Return the logarithms of the acquisition values: expected improvement a second of predicted cost.
 
         They are weighted by the probability that a config works (Gelbart, Snoek and Adams, Bayesian Optimization with
@@ -122,7 +122,7 @@ class CostModel:
         if not failed.any() or failed.all():
             return np.ones(len(drafts))
         rows = self.features(drafts)
-        process = Process.of(self.features(seen), failed, rows, theta=self.failing)
+        process = GaussianProcess.of(self.features(seen), failed, rows, theta=self.failing)
         self.failing = process.theta
         return np.clip(1 - process.expect(rows)[0][:, 0], LEAST_CHANCE, 1.0)
 
@@ -132,24 +132,27 @@ class CostModel:
         Configs under evaluation count with the mean error so far (the constant liar of Ginsbourger et al., Kriging Is
         Well-Suited to Parallelize Optimization, 2010), which reduces the uncertainty around them.
         """
-        beliefs, chances = self.beliefs(drafts)[:, self.order], np.array(CHANCES[len(self.order) - 1])[self.order]
+        prior_means, chances = (
+            self.prior_means(drafts)[:, self.order],
+            np.array(CHANCES[len(self.order) - 1])[self.order],
+        )
         right = [seconds for seconds in self.seconds.values() if seconds < FAILED_SECONDS]
         if not right:
-            return beliefs @ chances, np.ones(len(drafts))
+            return prior_means @ chances, np.ones(len(drafts))
         seen, rows = self.remembered(), self.features(drafts)
         times = np.array([self.seconds[index] for index in seen])
         regrets = np.where(times < FAILED_SECONDS, regret(np.log(times / min(right))), FAILED)
-        wanted = regrets[:, None] - self.beliefs(seen)[:, self.order]
+        wanted = regrets[:, None] - self.prior_means(seen)[:, self.order]
         lies = np.repeat(wanted.mean(axis=0)[None], len(self.under_way), axis=0)
         both = self.features([*seen, *self.under_way])
         weighing = len(seen) >= REWEIGHED * self.weighed
-        process = Process.of(both, np.concatenate([wanted, lies]), rows, theta=self.theta, is_weighing=weighing)
+        process = GaussianProcess.of(both, np.concatenate([wanted, lies]), rows, theta=self.theta, is_weighing=weighing)
         self.theta, self.weighed = process.theta, len(seen) if weighing else self.weighed
         error, unsure = process.expect(rows)
         likely = process.evidence + np.log(chances)
         shares = np.exp(likely - likely.max())
         shares /= shares.sum()
-        means = beliefs + error
+        means = prior_means + error
         mean = means @ shares
         self.order = self.order[np.argsort(-shares, kind="stable")]
         return mean, np.sqrt((unsure**2 + (means - mean[:, None]) ** 2) @ shares)
@@ -166,18 +169,18 @@ class CostModel:
             return np.zeros(len(drafts))
         seen, rows = list(self.costs)[-MOST_TRIALS:], self.features(drafts)
         wanted = np.log([self.costs[index] for index in seen])
-        return Process.of(self.features(seen), wanted, rows, is_weighing=False).expect(rows)[0][:, 0]
+        return GaussianProcess.of(self.features(seen), wanted, rows, is_weighing=False).expect(rows)[0][:, 0]
 
     def features(self, indices: Sequence[Index]) -> Numbers:
         """Features of configs, a row each."""
         return np.array([self.view.describe(index) for index in indices])
 
-    def beliefs(self, indices: Sequence[Index]) -> Numbers:
+    def prior_means(self, indices: Sequence[Index]) -> Numbers:
         """Return the prior means of the regret of configs, with a column for each prior.
 
         The priors are the analytical model corrected by transfer data, the analytical model, and a constant.
         """
-        if new := [index for index in indices if index not in self.believed]:
+        if new := [index for index in indices if index not in self.known_means]:
             rows = self.features(new)
             columns = [np.zeros(len(new))]
             plain = self.by_arithmetic(rows)
@@ -185,8 +188,8 @@ class CostModel:
                 columns.insert(0, plain)
             if self.before is not None:
                 columns.insert(0, plain + self.before.expect(rows)[0][:, 0])
-            self.believed |= zip(new, np.array(columns).T, strict=True)
-        return np.array([self.believed[index] for index in indices])
+            self.known_means |= zip(new, np.array(columns).T, strict=True)
+        return np.array([self.known_means[index] for index in indices])
 
     def by_arithmetic(self, rows: Numbers) -> Numbers:
         """Return the regrets that the family's analytical model predicts; zeros where there is none."""
@@ -230,7 +233,7 @@ def log_improvement(far: Numbers) -> Numbers:
     return np.asarray(np.where(far > -5, near, below), dtype=np.float64)
 
 
-def learnt(names: Sequence[str], transfer: Sequence[PriorTrial]) -> Process | None:
+def learnt(names: Sequence[str], transfer: Sequence[PriorTrial]) -> GaussianProcess | None:
     """Fit a Gaussian process to the analytical model's error on transfer data; return `None` without any."""
     if not transfer:
         return None
@@ -239,4 +242,4 @@ def learnt(names: Sequence[str], transfer: Sequence[PriorTrial]) -> Process | No
     wanted = np.where(np.isfinite(excess), regret(excess), FAILED)
     if DELAY in names:
         wanted = wanted - lost_by_delay(rows[:, names.index(DELAY)] - [prior.least for prior in transfer])
-    return Process.of(rows, wanted)
+    return GaussianProcess.of(rows, wanted)

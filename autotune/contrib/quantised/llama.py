@@ -99,13 +99,13 @@ class Network:
         }
 
     def block(
-        self, w: Tensors, carried: list[Value], layer: str, position: str, turns: tuple[Value, Value]
+        self, w: Tensors, carried: list[Value], layer: str, position: str, angles: tuple[Value, Value]
     ) -> list[Value]:
         """Emit one block; return its result ``(T, C)`` and the caches."""
         f, (x, *caches) = self.f, carried
         normal = rowwise.rms_norm(f, x, w["attn_norm"], "attn_norm", epsilon=self.config.epsilon)
         q, k, v = (self.heads(w, part, normal) for part in "qkv")
-        q, k = (cached.turn(f, part, *turns, f"{name}_turned") for part, name in ((q, "q"), (k, "k")))
+        q, k = (cached.rotate_by(f, part, *angles, f"{name}_turned") for part, name in ((q, "q"), (k, "k")))
         start = position if self.config.decodes else "0"
         caches = [
             cached.store_rows(f, cache, rows, layer=layer, position=start, name=f"{name}_next")

@@ -67,7 +67,7 @@ class LlamaReference:
         config, count = self.config, len(x)
         normal = reference.rms_norm(x, self.plain("attn_norm", layer), config.epsilon)
         q, k, v = (self.heads(normal, part, layer) for part in "qkv")
-        q, k = self.turn(q, start), self.turn(k, start)
+        q, k = self.rotate(q, start), self.rotate(k, start)
         caches[0, :, start : start + count], caches[1, :, start : start + count] = k, v
         if config.decodes:
             k, v = (cache[:, : start + 1].astype(np.float64) for cache in caches)
@@ -82,7 +82,7 @@ class LlamaReference:
             flat = flat + self.plain(f"{part}_bias", layer)
         return reference.split_heads(flat, flat.shape[1] // self.config.depth)
 
-    def turn(self, x: Doubles, start: int) -> Doubles:
+    def rotate(self, x: Doubles, start: int) -> Doubles:
         """Apply rotary position embeddings to heads."""
         tables = self.weights.arrays["rope_cos"], self.weights.arrays["rope_sin"]
         cosine, sine = (table[start : start + x.shape[1]].astype(np.float64) for table in tables)

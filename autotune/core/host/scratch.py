@@ -57,7 +57,7 @@ class Scratch:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Leave the folder and its lock to the parent process, in a fork."""
         os.close(self._lock)
 

@@ -339,7 +339,7 @@ class Op:
         return any(each.gathered and each.role != "constant" for each in self.captured)
 
     @property
-    def in_strands(self) -> bool:
+    def can_split_reduction(self) -> bool:
         """Whether a reduction may be split into several accumulators.
 
         Not where the body uses the induction variable: upstream's tiling offsets it in the first partial result only.

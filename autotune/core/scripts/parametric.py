@@ -156,7 +156,7 @@ class OpenScript:
         """Return the search space, with the constraints for the parameters of a machine."""
         facts = facts_of(machine)
         constraints = tuple(
-            Constraint(constraint.sentence, partial(obeys, constraint, facts)) for constraint in self.constraints
+            Constraint(constraint.sentence, partial(satisfies, constraint, facts)) for constraint in self.constraints
         )
         return Space(tuple(Knob(knob.name, knob.values) for knob in self.knobs), constraints, self.conditions)
 
@@ -216,7 +216,7 @@ def is_reached(choices: Choices, config: Config) -> bool:
     return all(config[name] == value for name, value in choices)
 
 
-def obeys(constraint: ScriptConstraint, facts: Mapping[str, Value], config: Config) -> bool:
+def satisfies(constraint: ScriptConstraint, facts: Mapping[str, Value], config: Config) -> bool:
     """Return whether a config satisfies a constraint, or does not reach it. A division by zero violates it."""
     if not is_reached(constraint.site.choices, config):
         return True

@@ -94,9 +94,9 @@ class Scheduler:
         fewest = min(candidates, key=lambda position: (self.records[position].trials, self._turns[position]))
         if self.records[fewest].trials == 0 or self._random.random() < EPSILON:
             return fewest
-        return max(candidates, key=self.promise)
+        return max(candidates, key=self.acquisition)
 
-    def promise(self, index: int) -> float:
+    def acquisition(self, index: int) -> float:
         """Return the acquisition value of a task: expected gain of the whole, over the square root of a trial's cost.
 
         A task without any success counts as the heaviest one, with all its time to gain: its plain lowering is slow.

@@ -216,10 +216,10 @@ def knobs_without_effect(trials: Sequence[Trial]) -> list[str]:
         trials: Trials of one task, with duplicates identified by fingerprints.
     """
     names = sorted({name for trial in trials for name in trial.config})
-    return [name for name in names if is_dead(name, trials)]
+    return [name for name in names if has_no_effect(name, trials)]
 
 
-def is_dead(knob: str, trials: Sequence[Trial]) -> bool:
+def has_no_effect(knob: str, trials: Sequence[Trial]) -> bool:
     """Return whether all values of a knob led to the same code, for at least `ENOUGH` settings of the other knobs."""
     codes: dict[object, set[str]] = defaultdict(set)
     values: dict[object, set[Value]] = defaultdict(set)

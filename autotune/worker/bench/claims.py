@@ -95,7 +95,7 @@ def lock_of(path: Path) -> int | None:
     return None
 
 
-def let_go() -> None:
+def detach() -> None:
     """Drop all claims in a fork: its copies of the descriptors would keep the parent's locks until it exits."""
     global _lock, _claims
     _lock, _claims = Lock(), 0  # another thread of the parent may have held the lock
@@ -103,4 +103,4 @@ def let_go() -> None:
         os.close(_held.popitem()[1])
 
 
-os.register_at_fork(after_in_child=let_go)
+os.register_at_fork(after_in_child=detach)

@@ -30,11 +30,11 @@ class RunFromStart:
 
     Attributes:
         run: Function that runs the program a given number of times.
-        put_back: Function that resets the states to their initial values.
+        restore: Function that resets the states to their initial values.
     """
 
     run: Run
-    put_back: Callable[[], None]
+    restore: Callable[[], None]
 
     def __call__(self, calls: int) -> None:
         """Run the program without resetting its states."""
@@ -44,7 +44,7 @@ class RunFromStart:
 def begin(run: Run) -> None:
     """Reset a program's states if it has any."""
     if isinstance(run, RunFromStart):
-        run.put_back()
+        run.restore()
 
 
 @dataclass(frozen=True)

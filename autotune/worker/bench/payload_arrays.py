@@ -81,7 +81,7 @@ class PayloadArrays:
         """Whether the payload has states, which a call leaves for the next one."""
         return bool(self._starts)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Reset the states to their values before a first call."""
         for name, start in self._starts.items():
             self._named[name][...] = start

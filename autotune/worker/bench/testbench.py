@@ -55,7 +55,7 @@ class Testbench(PayloadArrays):
                 program.run(calls * case.weight)
 
         run = program.run if len(self.cases) == 1 else run_cases
-        return RunFromStart(run, self.put_back) if self.has_states else run
+        return RunFromStart(run, self.restore) if self.has_states else run
 
     def run_from_start(self, program: BoundProgram) -> None:
         """Run a program once in the last case, with reset states and poisoned outputs."""

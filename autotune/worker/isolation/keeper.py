@@ -116,7 +116,7 @@ class Keeper:
             self._process.kill()
             self._process.wait()
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Close the control pipe in a fork: the keeper belongs to the parent and ends with it."""
         self._control.close()
         self._process.returncode = 0  # not a child of this process: `Popen` must not wait for it

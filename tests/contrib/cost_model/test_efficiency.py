@@ -85,7 +85,7 @@ def test_gate_fails_for_a_sampler_that_knows_nothing(grounds, monkeypatch):
 
 
 def test_gate_fails_for_a_model_that_prefers_what_it_knows_to_be_slow(grounds, monkeypatch):
-    monkeypatch.setattr(CostModel, "promise", lambda model, *given: -promise(model, *given))
+    monkeypatch.setattr(CostModel, "acquisition", lambda model, *given: -acquisition(model, *given))
     some = {"decode_1x3072x768": grounds["decode_1x3072x768"]}
     assert regressions(some, "auto", "auto") != []
 
@@ -96,4 +96,4 @@ def test_gate_fails_for_a_model_that_does_not_believe_arithmetic(grounds, monkey
     assert regressions(some, "auto", "auto") != []
 
 
-promise = CostModel.promise
+acquisition = CostModel.acquisition

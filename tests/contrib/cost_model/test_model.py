@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from autotune.contrib.cost_model.gaussian_process import Process
+from autotune.contrib.cost_model.gaussian_process import GaussianProcess
 from autotune.core.space import Knob, Space
 from autotune.tuning.samplers.features import knob_features
 from autotune.tuning.samplers.sampler import PriorTrial
@@ -32,7 +32,7 @@ def test_process_says_what_it_saw_and_is_unsure_far_from_it():
     rng = np.random.default_rng(0)
     rows = rng.uniform(0, 4, (40, 3))
     wanted = np.sin(rows[:, 0]) + rows[:, 1]
-    process = Process.of(rows, wanted)
+    process = GaussianProcess.of(rows, wanted)
     said, unsure = process.expect(rows)
     far, doubt = process.expect(rows + 40.0)
     assert np.abs(said[:, 0] - wanted).max() < 0.15
@@ -43,7 +43,7 @@ def test_process_says_what_it_saw_and_is_unsure_far_from_it():
 def test_process_generalises_between_what_it_saw():
     rng = np.random.default_rng(1)
     rows, others = rng.uniform(0, 4, (60, 2)), rng.uniform(0.5, 3.5, (40, 2))
-    said, unsure = Process.of(rows, rows.sum(axis=1)).expect(others)
+    said, unsure = GaussianProcess.of(rows, rows.sum(axis=1)).expect(others)
     wrong = np.abs(said[:, 0] - others.sum(axis=1))
     assert wrong.mean() < 0.1 * np.std(others.sum(axis=1))
     assert np.mean(wrong <= 3 * unsure[:, 0] + 1e-3) > 0.9
@@ -52,7 +52,7 @@ def test_process_generalises_between_what_it_saw():
 def test_process_of_equal_rows_or_equal_numbers_is_finite():
     same = np.ones((5, 3))
     for wanted in (np.zeros(5), np.arange(5.0)):
-        assert all(np.all(np.isfinite(each)) for each in Process.of(same, wanted).expect(np.zeros((2, 3))))
+        assert all(np.all(np.isfinite(each)) for each in GaussianProcess.of(same, wanted).expect(np.zeros((2, 3))))
 
 
 def test_model_finds_the_best_of_4096_in_few_trials():

@@ -36,7 +36,7 @@ T = TypeVar("T")
 CONV, DEPTHWISE = "linalg.conv_2d_nchw_fchw", "linalg.depthwise_conv_2d_nchw_chw"
 
 
-def turn_channels_last(module: ir.Module) -> None:
+def use_channels_last(module: ir.Module) -> None:
     """Convert convolutions and pools of a module, and operations between them, to NHWC, in place."""
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     if not has_channels_first(module):
@@ -69,7 +69,7 @@ class ChannelsLast:
             back = write_planes(op) if self.stays(op) else spread_phases(op, self.last)
             if back is None and op.name == CONV and TOGETHER not in op.attributes and op.operands[0] not in self.last:
                 back = product_of(op) or write_along_rows(op)
-            if back is None and (result := self.turn(op)) is not None:
+            if back is None and (result := self.convert(op)) is not None:
                 back = permuted(result, BACK)
                 self.last[back] = result
         if back is None:
@@ -82,18 +82,18 @@ class ChannelsLast:
         planes = planes_of(op)
         return planes is not None and planes.x not in self.last and op.operands[0] not in self.last
 
-    def turn(self, op: ir.Operation) -> ir.Value | None:
+    def convert(self, op: ir.Operation) -> ir.Value | None:
         """Build the result of an operation with channels last; `None` if the operation is not converted."""
         if op.name in (CONV, DEPTHWISE, *POOLS):
-            return self.turn_windows(op)
+            return self.convert_windows(op)
         if (groups := groups_of(op)) is not None:
-            return self.turn_groups(groups)
+            return self.convert_groups(groups)
         if op.name == "tensor.pad" and (op.operands[0] in self.last or is_for_windows(op)):
-            return self.turn_pad(op)
+            return self.convert_pad(op)
         if op.name in MOVES:
-            return self.turn_moved(op)
+            return self.convert_moved(op)
         if is_elementwise(op) and any(value in self.last for value in op.operands):
-            return self.turn_elementwise(op)
+            return self.convert_elementwise(op)
         return None
 
     def of(self, value: ir.Value) -> ir.Value:
@@ -106,18 +106,18 @@ class ChannelsLast:
             return filled(shape, value.type.element_type, fill.operands[0])
         return permuted(value, LAST)
 
-    def turn_windows(self, op: ir.Operation) -> ir.Value | None:
+    def convert_windows(self, op: ir.Operation) -> ir.Value | None:
         """Convert a convolution or pool."""
         x, attributes = self.of(op.operands[0]), attributes_of_steps(op)
         if op.name == CONV:
-            return self.turn_convolution(op, x)
+            return self.convert_convolution(op, x)
         if op.name == DEPTHWISE:
             zeros = self.of(op.operands[2])
             kernel = permuted(op.operands[1], (1, 2, 0))
             return linalg.depthwise_conv_2d_nhwc_hwc(x, kernel, outs=[zeros], **attributes)
         return POOLS[op.name](x, op.operands[1], outs=[self.of(op.operands[2])], **attributes)
 
-    def turn_convolution(self, op: ir.Operation, x: ir.Value) -> ir.Value:
+    def convert_convolution(self, op: ir.Operation, x: ir.Value) -> ir.Value:
         """Convert a convolution; a bias that importers use as its initial value is added afterwards."""
         bias, result_type = bias_of(op.operands[2]), op.results[0].type
         if bias is None:
@@ -129,7 +129,7 @@ class ChannelsLast:
         sums = linalg.conv_2d_nhwc_hwcf(x, last_of(op.operands[1]), outs=[initial], **attributes_of_steps(op))
         return sums if bias is None else with_bias(sums, bias, -1)
 
-    def turn_groups(self, groups: Groups) -> ir.Value | None:
+    def convert_groups(self, groups: Groups) -> ir.Value | None:
         """Convert a grouped convolution and the collapse of its channels; a bias is added afterwards."""
         start = groups.start if groups.start is not None else groups.op.operands[2]
         bias, fill = bias_of(start), fill_of(start)
@@ -138,17 +138,17 @@ class ChannelsLast:
             return with_bias(groups.convolve(self.of(groups.x), arith.constant(element_type, 0.0)), bias, -1)
         return groups.convolve(self.of(groups.x), fill.operands[0]) if fill is not None else None
 
-    def turn_pad(self, op: ir.Operation) -> ir.Value | None:
+    def convert_pad(self, op: ir.Operation) -> ir.Value | None:
         """Convert a pad with a constant value and static amounts."""
         return write_pad(op, self.of, transposed) if len(op.results[0].type.shape) == len(LAST) else None
 
-    def turn_moved(self, op: ir.Operation) -> ir.Value | None:
+    def convert_moved(self, op: ir.Operation) -> ir.Value | None:
         """Convert a slice, a concatenation, or the interleaving of phases."""
         if op.name == PART:
-            return self.turn_slice(op)
-        return self.turn_concatenation(op) if op.name == "tensor.concat" else interleave_phases(op, self.last)
+            return self.convert_slice(op)
+        return self.convert_concatenation(op) if op.name == "tensor.concat" else interleave_phases(op, self.last)
 
-    def turn_concatenation(self, op: ir.Operation) -> ir.Value | None:
+    def convert_concatenation(self, op: ir.Operation) -> ir.Value | None:
         """Convert a concatenation if at least half of its elements have channels last already."""
         result_type = op.results[0].type
         if len(result_type.shape) != len(LAST) or not all(value.type.has_static_shape for value in op.operands):
@@ -160,7 +160,7 @@ class ChannelsLast:
             new_type, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands]
         )
 
-    def turn_slice(self, op: ir.Operation) -> ir.Value | None:
+    def convert_slice(self, op: ir.Operation) -> ir.Value | None:
         """Convert a static slice of the same rank as its source."""
         result_type, offsets_sizes_strides = op.results[0].type, static_slice(op)
         source = self.last.get(op.operands[0])
@@ -169,7 +169,7 @@ class ChannelsLast:
         part = ir.RankedTensorType.get(transposed(result_type.shape), result_type.element_type)
         return tensor.extract_slice(part, source, [], [], [], *map(transposed, offsets_sizes_strides))
 
-    def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
+    def convert_elementwise(self, op: ir.Operation) -> ir.Value | None:
         """Convert an element-wise operation whose operands are read by identity maps or are broadcast."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands

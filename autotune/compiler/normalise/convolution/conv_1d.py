@@ -40,7 +40,7 @@ RANK = 3  # rank of a 1-D input (n, c, w)
 COLUMN = 4  # rank of a 1-D input that was written as a plane of one column, (n, c, w, 1)
 
 
-def make_lines_planes(module: ir.Module) -> None:
+def make_convolutions_2d(module: ir.Module) -> None:
     """Rewrite 1-D convolutions and pools, and operations between them, over planes of one row, in place."""
     if not any(op.name in LINES or is_on_column(op) for op in every_op(module)):
         return
@@ -65,7 +65,7 @@ class Rows:
     def take(self, op: ir.Operation) -> None:
         """Rewrite an operation if it is supported and worthwhile."""
         with ir.InsertionPoint(op), op.location:
-            plane = self.turn(op)
+            plane = self.convert(op)
             if plane is None:
                 return
             back = without_one(plane, LINES[op.name][1] if op.name in LINES else ROW)
@@ -76,20 +76,20 @@ class Rows:
         op.results[0].replace_all_uses_with(back)
         op.erase()
 
-    def turn(self, op: ir.Operation) -> ir.Value | None:
+    def convert(self, op: ir.Operation) -> ir.Value | None:
         """Build the result of an operation as a plane of one row; `None` if the operation is not rewritten."""
         if op.name in LINES:
-            return self.turn_windows(op)
+            return self.convert_windows(op)
         if op.name == DEPTHWISE and is_on_column(op):
             kernel = with_one(without_one(op.operands[1], 2), 1)
             start = self.of(op.operands[2])
             return linalg.depthwise_conv_2d_nchw_chw(self.of(op.operands[0]), kernel, outs=[start], **steps(op))
         if op.name == "tensor.collapse_shape" and (conv := maker(op.operands[0])) is not None and is_on_column(conv):
-            return self.turn_groups(conv) if conv.name in KERNELS and is_line_of_groups(op) else None
+            return self.convert_groups(conv) if conv.name in KERNELS and is_line_of_groups(op) else None
         if op.name == "tensor.pad" and (self.holds(op.operands[0]) or any(map(reads_line, users(op)))):
             return write_pad(op, self.of, partial(with_row, one=0)) if is_line(op.results[0]) else None
         if is_elementwise(op, RANK) and any(value in self.planes for value in op.operands):
-            return self.turn_elementwise(op)
+            return self.convert_elementwise(op)
         return None
 
     def holds(self, value: ir.Value) -> bool:
@@ -114,14 +114,14 @@ class Rows:
             return generic([bias], into, maps, ["parallel"] * COLUMN)
         return with_one(without_one(value, RANK) if len(value.type.shape) == COLUMN else value, ROW)
 
-    def turn_windows(self, op: ir.Operation) -> ir.Value:
+    def convert_windows(self, op: ir.Operation) -> ir.Value:
         """Rewrite a convolution or pool."""
         write, axis, kernel_axis = LINES[op.name]
         x, kernel, start = op.operands
         as_plane = self.of if axis == ROW else partial(with_one, axis=axis)
         return write(as_plane(x), kernel_of(kernel, kernel_axis), outs=[as_plane(start)], **steps(op))
 
-    def turn_groups(self, conv: ir.Operation) -> ir.Value | None:
+    def convert_groups(self, conv: ir.Operation) -> ir.Value | None:
         """Rewrite a grouped convolution over a column, and collapse its channels."""
         split, start = maker(conv.operands[0]), maker(conv.operands[2])
         if split is None or start is None or split.name != SPLIT or start.name not in (SPLIT, "linalg.fill"):
@@ -136,7 +136,7 @@ class Rows:
         into = filled(shape, dtype, start.operands[0]) if is_fill else unflat(self.of(start.operands[0]), joined, shape)
         return flat(GROUPED[conv.name](parts, kernel, outs=[into], **steps(conv)), joined)
 
-    def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
+    def convert_elementwise(self, op: ir.Operation) -> ir.Value | None:
         """Rewrite an element-wise operation whose operands are read by identity maps or are broadcast."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands

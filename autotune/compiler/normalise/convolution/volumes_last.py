@@ -31,7 +31,7 @@ MOVED, FAR = 1.0, 4.0  # cost of transposing an element, in vector multiply-adds
 CACHE = 1 << 18  # elements that an L2 cache surely holds
 
 
-def turn_volumes(module: ir.Module) -> None:
+def use_channels_last_in_volumes(module: ir.Module) -> None:
     """Convert 3-D convolutions that are estimated to be faster with channels last, in place."""
     convolutions = [op for op in every_op(module) if op.name == VOLUMES and is_faster_last(op)]
     replace_ops(module, convolutions, lambda op: permuted(with_channels_last(op), BACK), passes=CLEAN)
