@@ -57,38 +57,42 @@ def compare(
         raise typer.Exit(1)
 
 
-def show_comparison(found: "Comparison") -> None:
+def show_comparison(comparison: "Comparison") -> None:
     """Print one row per entry, and the version or failure of each; notes were printed before."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.core.payload import REFERENCE, UNPROVED
     from autotune.reports.format import above_roof, factor, out, roof_text, time_span
 
     console = out()
-    several = found.machine.threads > 1
-    threads = f"{found.machine.threads} threads" if several else "one thread"
-    roof = f"{threads}, FMA roof {found.roofs.flops / 1e9:.1f} GFLOP/s"
-    said = f"; {UNPROVED}" if found.unproved else f"; errors beside the {found.oracle}" * (found.oracle != REFERENCE)
-    show_sentence(console, f"{found.payload}: {roof}; gaps below {found.noise_floor:.1%} are noise{said}")
-    if found.unsteady:
-        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
-    over = f"over {found.ratio_to or 'nothing'} [95 %]"
+    several = comparison.machine.threads > 1
+    threads = f"{comparison.machine.threads} threads" if several else "one thread"
+    roof = f"{threads}, FMA roof {comparison.roofs.flops / 1e9:.1f} GFLOP/s"
+    oracle = (
+        f"; {UNPROVED}"
+        if comparison.unproved
+        else f"; errors beside the {comparison.oracle}" * (comparison.oracle != REFERENCE)
+    )
+    show_sentence(console, f"{comparison.payload}: {roof}; gaps below {comparison.noise_floor:.1%} are noise{oracle}")
+    if comparison.unsteady:
+        show_sentence(console, f"not measurable here and now: {comparison.unsteady}", 2)
+    over = f"over {comparison.ratio_to or 'nothing'} [95 %]"
     heads = ("time [95 %]", *(["efficiency"] if several else []), "of roof", over, "max error")
     rows = (
         TextRow(
             row.name,
             (
-                row.outcome if row.seconds is None else "-" if found.unsteady else time_span(row.seconds),
+                row.outcome if row.seconds is None else "-" if comparison.unsteady else time_span(row.seconds),
                 *([f"{row.efficiency:.2f}" if row.efficiency is not None else "-"] if several else []),
-                "-" if found.unsteady else roof_text(row.roof_fraction),
-                "-" if found.unsteady else factor(row.ratio),
+                "-" if comparison.unsteady else roof_text(row.roof_fraction),
+                "-" if comparison.unsteady else factor(row.ratio),
                 f"{row.max_error:.2g}" if row.max_error is not None else "-",
             ),
         )
-        for row in found.rows
+        for row in comparison.rows
     )
     show_table(console, Table("", tuple(map(Column, heads)), tuple(rows)))
-    if (above := above_roof(row.roof_fraction for row in found.rows)) and not found.unsteady:
+    if (above := above_roof(row.roof_fraction for row in comparison.rows)) and not comparison.unsteady:
         show_sentence(console, above, 2)
-    for row in found.rows:
-        what = f"{row.outcome}: {row.diagnostic}" if row.diagnostic else row.version
-        show_sentence(console, f"{row.name}: {what}", 2)
+    for row in comparison.rows:
+        result = f"{row.outcome}: {row.diagnostic}" if row.diagnostic else row.version
+        show_sentence(console, f"{row.name}: {result}", 2)

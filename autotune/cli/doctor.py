@@ -65,7 +65,7 @@ def facts_of_features() -> dict[str, str]:
     return {point.name: fact.describe() for point, fact in loaded_points(FACTS, MachineFact, complain)}
 
 
-def show_diagnosis(found: "Diagnosis") -> None:
+def show_diagnosis(diagnosis: "Diagnosis") -> None:
     """Print the properties of this machine, what is missing, and how to reduce noise."""
     from autotune.cli.layout import show_facts, show_sentence
     from autotune.compiler.codegen.openmp import missing_runtime
@@ -75,11 +75,12 @@ def show_diagnosis(found: "Diagnosis") -> None:
     from autotune.worker.probe import ATTEMPTS
 
     console = out()
-    m, roofs = found.machine, found.roofs
+    m, roofs = diagnosis.machine, diagnosis.roofs
     kernel = "" if gives_huge_pages() else ": this kernel gives no huge ones"
-    tried = f"{len(ATTEMPTS)} ways out tried, {'open: ' + ', '.join(found.holes) if found.holes else 'none is open'}"
+    holes = f"open: {', '.join(diagnosis.holes)}" if diagnosis.holes else "none is open"
+    tried = f"{len(ATTEMPTS)} ways out tried, {holes}"
     memory = f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
-    forks = f"{found.fork_seconds * 1e6:.1f} us a parallel loop of {m.threads}; " if m.threads > 1 else ""
+    forks = f"{diagnosis.fork_seconds * 1e6:.1f} us a parallel loop of {m.threads}; " if m.threads > 1 else ""
     facts = {
         "cpu": f"{m.cpu} ({m.microarchitecture}), {m.cores} core(s)",
         "vectors": f"{m.isa}, {m.vector_bits} bits, {m.vector_registers} registers",
@@ -88,18 +89,18 @@ def show_diagnosis(found: "Diagnosis") -> None:
         "FMA roof": f"{roofs.flops / 1e9:.1f} GFLOP/s, {plural(m.threads, 'core')}, f32",
         **({"dot roofs": dot_roofs(roofs)} if len(roofs.known) > len(F32_ROOFS) else {}),
         "memory roof": memory,
-        "noise floor": f"{found.noise_floor:.2%} (A/A, 95 of 100)",
+        "noise floor": f"{diagnosis.noise_floor:.2%} (A/A, 95 of 100)",
         "pages": f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}",
-        "sandbox": f"{', '.join(found.walls) or 'none'}; {tried}",
-        "threads": f"{found.physical} core(s) for a thread each; {forks}{found.openmp or missing_runtime()}",
-        "energy": found.energy,
-        "compiler": found.compiler,
+        "sandbox": f"{', '.join(diagnosis.walls) or 'none'}; {tried}",
+        "threads": f"{diagnosis.physical} core(s) for a thread each; {forks}{diagnosis.openmp or missing_runtime()}",
+        "energy": diagnosis.energy,
+        "compiler": diagnosis.compiler,
         "fingerprint": m.fingerprint,
     }
     show_facts(console, facts | facts_of_features())
-    for sentence in found.missing:
+    for sentence in diagnosis.missing:
         show_sentence(console, f"missing: {sentence}")
-    for sentence in found.advice:
+    for sentence in diagnosis.advice:
         show_sentence(console, f"advice: {sentence}")
-    if not found.missing:
+    if not diagnosis.missing:
         show_sentence(console, "nothing is missing")

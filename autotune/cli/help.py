@@ -41,15 +41,15 @@ class GroupedOptions(TyperCommand):
         Raises:
             OptionError: The value of an option or argument is empty, or an option would have no effect.
         """
-        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        parsed, _, _ = self.make_parser(ctx).parse_args(list(args))
         for param in self.get_params(ctx):
-            if param.opts[0] not in LISTS and is_empty(given.get(param.name)):
+            if param.opts[0] not in LISTS and is_empty(parsed.get(param.name)):
                 raise OptionError(
                     f"{name_of(param)} must have a value, got an empty text, as of a variable that is not set; "
                     f"{'name one' if heading_of(param) == ARGUMENTS else 'leave it out'}"
                 )
         rest = super().parse_args(ctx, args)
-        check_together(ctx.info_name, {param.opts[0] for param in self.get_params(ctx) if param.name in given})
+        check_together(ctx.info_name, {param.opts[0] for param in self.get_params(ctx) if param.name in parsed})
         return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it

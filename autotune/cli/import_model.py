@@ -33,8 +33,8 @@ def import_model(
         import_into(model, folder)
         line.stage("finding its tasks")
         imported = payload(str(folder))
-        found = tasks(imported)
+        parts = tasks(imported)
     weights = sum(a.bytes for a in imported.arguments if a.role == "weight")
-    typer.echo(f"{folder}: {len(found)} tasks, {weights / 2**20:.1f} MiB of weights; autotune tune {folder}")
+    typer.echo(f"{folder}: {len(parts)} tasks, {weights / 2**20:.1f} MiB of weights; autotune tune {folder}")
     for note in imported.notes:
         complain(note)

@@ -50,8 +50,8 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
         show_sentence(console, above, 2)
     if winner.rounded:
         show_budget(console, winner)
-    if said := uncovered([(each.name, each.why, each.share) for each in winner.uncovered]):
-        show_sentence(console, said, 2)
+    if sentence := uncovered([(each.name, each.why, each.share) for each in winner.uncovered]):
+        show_sentence(console, sentence, 2)
     for note in winner.notes:
         show_sentence(console, f"note: {note}", 2)
     if winner.buffers and winner.buffers["count"]:

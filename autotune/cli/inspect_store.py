@@ -153,15 +153,15 @@ def show_legend(console: Console, roofs: Roofs | None, sweeps: list[dict[str, An
         show_sentence(console, "default configs are recorded by the next `autotune tune` into this store")
 
 
-def show_versus(found: Versus) -> None:
+def show_versus(versus: Versus) -> None:
     """Print a comparison of two sets of sweeps, task by task."""
     console = out()
-    show_sentence(console, f"here: {found.here}; there: {found.there}")
-    sides = [side for pair in found.pairs for side in (pair.here, pair.there)]
+    show_sentence(console, f"here: {versus.here}; there: {versus.there}")
+    sides = [side for pair in versus.pairs for side in (pair.here, pair.there)]
     names = tell_apart({side.task: side.name for side in sides})
     one_payload = len({side.payload for side in sides}) == 1
     labels = {side: names[side.task] if one_payload else f"{side.payload}: {names[side.task]}" for side in sides}
-    show_table(console, Table("task", VERSUS, tuple(versus_row(pair, labels) for pair in found.pairs), "search"))
+    show_table(console, Table("task", VERSUS, tuple(versus_row(pair, labels) for pair in versus.pairs), "search"))
     show_sentence(
         console,
         "Above 1: the sweep here found the faster config. Drift is divided out, but two sessions were compared.",
@@ -175,5 +175,7 @@ def versus_row(pair: SweepPair, labels: Mapping[Side, str]) -> TextRow:
     ratio = f"{pair.ratio.estimate:.3f} [{pair.ratio.low:.3f}, {pair.ratio.high:.3f}]" if pair.ratio else "-"
     rates = (f"{side.gflops:.1f}" if side.gflops else "-" for side in sides)
     reached = " and ".join("never" if side.to_95 is None else str(side.to_95) for side in sides)
-    said = f"trials {pair.here.trials} and {pair.there.trials}; within 5 % of the better one after {reached}"
-    return TextRow(" | ".join(names), (duration(pair.here.seconds), duration(pair.there.seconds), ratio, *rates), said)
+    sentence = f"trials {pair.here.trials} and {pair.there.trials}; within 5 % of the better one after {reached}"
+    return TextRow(
+        " | ".join(names), (duration(pair.here.seconds), duration(pair.there.seconds), ratio, *rates), sentence
+    )

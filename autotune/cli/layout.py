@@ -119,14 +119,14 @@ def drop_columns(table: Table, width: int) -> Table:
     """Drop optional columns, the last first, until names have enough room."""
     room = width - min(LEAST_NAME, longest([table.head, *(row.name for row in table.rows)]))
     sizes = number_widths(table)
-    kept = list(range(len(sizes)))
-    while sum(GAP + sizes[column] for column in kept) > room:
-        optional = [column for column in kept if table.columns[column].optional]
+    shown = list(range(len(sizes)))
+    while sum(GAP + sizes[column] for column in shown) > room:
+        optional = [column for column in shown if table.columns[column].optional]
         if not optional:
             break
-        kept.remove(optional[-1])
-    rows = tuple(replace(row, cells=tuple(row.cells[column] for column in kept)) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[column] for column in kept), rows=rows)
+        shown.remove(optional[-1])
+    rows = tuple(replace(row, cells=tuple(row.cells[column] for column in shown)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[column] for column in shown), rows=rows)
 
 
 def number_widths(table: Table) -> list[int]:

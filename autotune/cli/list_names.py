@@ -39,8 +39,8 @@ def list_names(
     width = out().width
     for kind, each in shown.items():
         typer.echo(f"{kind}:")
-        for name, what in each.items():
-            line, *more = [what] if isinstance(what, str) else [description(what), *parameters(what)]
+        for name, entry in each.items():
+            line, *more = [entry] if isinstance(entry, str) else [description(entry), *parameters(entry)]
             beside = NAME + WIDTH + 1
             texts = fold(f"{name:{WIDTH}s} {line}", width, NAME, beside)
             for text in (*texts, *(part for each in more for part in fold(each, width, beside, beside))):
@@ -60,7 +60,7 @@ def chosen(shown: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Mapp
     if not names:
         return shown
     selected = {
-        kind: dict(each) if kind in names else {member: what for member, what in each.items() if member in names}
+        kind: dict(each) if kind in names else {member: entry for member, entry in each.items() if member in names}
         for kind, each in shown.items()
     }
     return {kind: each for kind, each in selected.items() if each}

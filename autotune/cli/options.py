@@ -77,10 +77,10 @@ def with_options(options: Iterable[Option]) -> Callable[[F], F]:
 
     def given(verb: F) -> F:
         first, *rest = inspect.signature(verb).parameters.values()
-        found = [first, *map(parameter_of, options)]
-        found += [p.replace(kind=p.KEYWORD_ONLY) for p in rest if p.kind is not p.VAR_KEYWORD]
-        verb.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-        verb.__annotations__ = {p.name: p.annotation for p in found} | {"return": None}
+        parameters = [first, *map(parameter_of, options)]
+        parameters += [p.replace(kind=p.KEYWORD_ONLY) for p in rest if p.kind is not p.VAR_KEYWORD]
+        verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        verb.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
         return verb
 
     return given
@@ -91,7 +91,7 @@ def parameter_of(option: Option) -> inspect.Parameter:
     each, shown = option
     parser = PARSERS.get(each.type)
     option_type: Any = list[str] | None if isinstance(each.default, tuple) else SHOWN_AS.get(each.type, each.type)
-    asked = typer.Option(
+    described = typer.Option(
         shown.flag,
         help=shown.help,
         metavar=shown.metavar or None,
@@ -99,7 +99,7 @@ def parameter_of(option: Option) -> inspect.Parameter:
         parser=parser,
     )
     default = None if isinstance(each.default, tuple) else each.default
-    annotation = Annotated[option_type, asked]
+    annotation = Annotated[option_type, described]
     return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

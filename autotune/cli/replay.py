@@ -117,32 +117,32 @@ def replay_trial(key: Path | None, store: str, output: Path | None, timeout: flo
     reproduce(str(key) if key is not None else None, store, output, 60.0 if timeout is None else timeout, family)
 
 
-def verdict_text(found: "Replay") -> str:
+def verdict_text(replay: "Replay") -> str:
     """Return the verdict on the recorded speed-up, or why there is none."""
-    if found.verdict == "unknown":
-        return "not compared" if found.unsteady or not found.why else f"cannot be compared, {found.why}"
-    return found.verdict
+    if replay.verdict == "unknown":
+        return "not compared" if replay.unsteady or not replay.why else f"cannot be compared, {replay.why}"
+    return replay.verdict
 
 
-def show_replay(found: "Replay") -> None:
+def show_replay(replay: "Replay") -> None:
     """Print the result of a replay."""
     from autotune.cli.layout import show_sentence
     from autotune.reports.format import clocked, error_beside, factor, out
 
     console = out()
-    if found.verdict == "impossible":
-        show_sentence(console, f"{found.payload}: {found.why}")
+    if replay.verdict == "impossible":
+        show_sentence(console, f"{replay.payload}: {replay.why}")
         return
-    what = f"{found.outcome}: {found.diagnostic}"
-    if found.is_right:
-        beside = error_beside(found.max_error, found.oracle, unproved=found.unproved)
-        seconds = clocked(found.best_seconds, found.clock_seconds, found.noise_floor)
-        what = f"verified, {beside}" if found.unsteady else f"{seconds}; verified, {beside}"
-    show_sentence(console, f"{found.payload}: {what}")
-    if found.unsteady:
-        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
+    result = f"{replay.outcome}: {replay.diagnostic}"
+    if replay.is_right:
+        beside = error_beside(replay.max_error, replay.oracle, unproved=replay.unproved)
+        seconds = clocked(replay.best_seconds, replay.clock_seconds, replay.noise_floor)
+        result = f"verified, {beside}" if replay.unsteady else f"{seconds}; verified, {beside}"
+    show_sentence(console, f"{replay.payload}: {result}")
+    if replay.unsteady:
+        show_sentence(console, f"not measurable here and now: {replay.unsteady}", 2)
     else:
-        show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
-    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {verdict_text(found)}", 2)
-    for difference in found.differences:
+        show_sentence(console, f"speed-up now      {factor(replay.speedup)}", 2)
+    show_sentence(console, f"speed-up recorded {factor(replay.recorded)}: {verdict_text(replay)}", 2)
+    for difference in replay.differences:
         show_sentence(console, f"note: {difference}", 2)

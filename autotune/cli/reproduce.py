@@ -47,20 +47,20 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def show_reproduction(found: "Reproduction") -> None:
+def show_reproduction(reproduction: "Reproduction") -> None:
     """Print the recorded and the present outcome of a trial."""
     from autotune.cli.layout import show_sentence
     from autotune.core.payload import UNPROVED
     from autotune.reports.format import out
 
     console = out()
-    if found.changed:
-        show_sentence(console, f"note: {found.changed}")
-    show_sentence(console, f"recorded: {found.trial.outcome} {found.trial.diagnostic}")
-    show_sentence(console, f"now:      {found.evaluation.outcome} {found.evaluation.diagnostic}")
-    if found.unproved:
+    if reproduction.changed:
+        show_sentence(console, f"note: {reproduction.changed}")
+    show_sentence(console, f"recorded: {reproduction.trial.outcome} {reproduction.trial.diagnostic}")
+    show_sentence(console, f"now:      {reproduction.evaluation.outcome} {reproduction.evaluation.diagnostic}")
+    if reproduction.unproved:
         show_sentence(console, UNPROVED)
-    console.print(f"files:    {found.folder}", soft_wrap=True, markup=False)
+    console.print(f"files:    {reproduction.folder}", soft_wrap=True, markup=False)
 
 
 def show_failures(frame: "pd.DataFrame") -> None:

@@ -20,12 +20,12 @@ WITHOUT: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def check_together(verb: str, given: Collection[str]) -> None:
+def check_together(verb: str, options: Collection[str]) -> None:
     """Refuse an option that would have no effect.
 
     Args:
         verb: Name of the verb.
-        given: Options on the command line, such as ``--trials``.
+        options: Options on the command line, such as ``--trials``.
 
     Raises:
         OptionError: An option would have no effect.
@@ -34,10 +34,10 @@ def check_together(verb: str, given: Collection[str]) -> None:
         >>> check_together("replay", {"--retune", "--trials"})
     """
     for option, others in NEEDS.get(verb, {}).items():
-        if option in given and not any(other in given for other in others):
+        if option in options and not any(other in options for other in others):
             needed = " or ".join(others)
             raise OptionError(f"{option} must go with {needed}, which is missing; add it, or drop {option}")
     for option, others in WITHOUT.get(verb, {}).items():
-        idle = [other for other in others if other in given]
-        if option in given and idle:
+        idle = [other for other in others if other in options]
+        if option in options and idle:
             raise OptionError(f"{idle[0]} has no effect beside {option}; drop one of them")

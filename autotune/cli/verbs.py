@@ -230,7 +230,7 @@ def has_no_reader(error: BaseException) -> bool:
         return False
     poll = select.poll()
     poll.register(STDOUT, 0)  # errors are always reported
-    return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def check_folder() -> None:
