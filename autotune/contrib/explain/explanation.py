@@ -1,7 +1,7 @@
 """Explanation of a winner's speed: the contribution of each technique, hardware counters and memory use."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -98,17 +98,9 @@ def explain(folder: Path, family: str = "") -> Explanation:
     variants = leave_one_out(bundle, machine, family)
     evaluations = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
     counts, memory = observe(bundle, variants[0].candidate, machine.threads)
-    rows = tuple(against_first(variants, evaluations, quiet_here(bundle, machine, evaluations)))
-    return Explanation(
-        bundle.payload.name,
-        "leave-one-out",
-        rows,
-        counts,
-        memory,
-        machine,
-        bundle.payload.unproved,
-        unsteady_here(bundle, machine, evaluations),
-    )
+    rows = against_first(variants, evaluations, quiet_here(bundle, machine, evaluations))
+    explanation = explanation_of(bundle, machine, "leave-one-out", rows, evaluations)
+    return replace(explanation, counts=counts, memory=memory)
 
 
 def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Explanation:
@@ -122,17 +114,16 @@ def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Expla
     machine = recorded_machine(bundle)
     variants = build_up(bundle.payload, machine, bundle, baseline, family)
     evaluations = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
-    rows = tuple(against_previous(variants, evaluations, quiet_here(bundle, machine, evaluations)))
-    return Explanation(
-        bundle.payload.name,
-        "build-up",
-        rows,
-        None,
-        None,
-        machine,
-        bundle.payload.unproved,
-        unsteady_here(bundle, machine, evaluations),
-    )
+    rows = against_previous(variants, evaluations, quiet_here(bundle, machine, evaluations))
+    return explanation_of(bundle, machine, "build-up", rows, evaluations)
+
+
+def explanation_of(
+    bundle: BundleFiles, machine: Machine, kind: str, rows: Sequence[Measured], evaluations: Sequence[Evaluation]
+) -> Explanation:
+    """Return an explanation without hardware events and memory use."""
+    unsteady = unsteady_here(bundle, machine, evaluations)
+    return Explanation(bundle.payload.name, kind, tuple(rows), None, None, machine, bundle.payload.unproved, unsteady)
 
 
 def quiet_here(bundle: BundleFiles, machine: Machine, evaluations: Sequence[Evaluation]) -> float | None:
