@@ -128,7 +128,7 @@ def read_parts(store: Store, payload: str | None = None, where: str | None = Non
         rows = frame[evaluate(frame, where)] if where is not None and len(frame) else frame
         seen, matching = seen + len(frame), matching + len(rows)
         yield SweepRows(about, rows, default_of(sweep, about["default"]) if "default" in about else None)
-    check_payload(payload, (about["payload"] for about in all_abouts.values()), found=seen > 0)
+    check_payload(payload, (about["payload"] for about in all_abouts.values()), exists=seen > 0)
     if where is not None and seen and not matching:
         raise nothing_left(where, seen)
 
@@ -178,9 +178,9 @@ def names_in(abouts: Abouts) -> dict[tuple[str, str], str]:
     return {(about["payload"], about["task"]): about["name"] for about in abouts.values() if "name" in about}
 
 
-def check_payload(payload: str | None, known: Iterable[str], *, found: bool) -> None:
+def check_payload(payload: str | None, known: Iterable[str], *, exists: bool) -> None:
     """Raise `StoreError` if a payload was requested but not found; the message lists the known ones."""
-    if payload is not None and not found:
+    if payload is not None and not exists:
         names = ", ".join(sorted(set(known))) or "none at all"
         raise StoreError(f"the store must hold trials of {payload!r}, it holds {names}; leave out --payload")
 
@@ -190,7 +190,7 @@ def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdin
     frame = holdings.frame
     if payload is not None:
         matches = frame[frame["payload"] == payload]
-        check_payload(payload, frame["payload"], found=not matches.empty)
+        check_payload(payload, frame["payload"], exists=not matches.empty)
         frame = matches
     if where is not None:
         frame = keep(frame, where)

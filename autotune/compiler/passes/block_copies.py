@@ -17,7 +17,7 @@ from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import constant, index, is_constant, loop_of_index
 from autotune.compiler.ir.views import DYNAMIC, layout_of
-from autotune.compiler.passes.loads import around
+from autotune.compiler.passes.loads import ancestors_of
 from autotune.compiler.passes.marked_loops import counter
 from autotune.compiler.passes.rolled_loops import keep_rolled
 from autotune.compiler.passes.zeros import BOUNDS
@@ -70,7 +70,11 @@ def copy_row(loop: ir.Operation) -> None:
     first, last, step = map(constant, bounds)
     accesses = [list(load.operands)[1:], list(store.operands)[2:]]
     outside = [value for indices in accesses for value in indices[:-1]]
-    if (last - first) % step or step != prod(load.results[0].type.shape) or any(loop in around(v) for v in outside):
+    if (
+        (last - first) % step
+        or step != prod(load.results[0].type.shape)
+        or any(loop in ancestors_of(v) for v in outside)
+    ):
         return
     if (
         any(indices[-1] != counter(loop) for indices in accesses)

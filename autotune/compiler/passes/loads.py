@@ -125,11 +125,11 @@ class LoopIndex:
         terms, offset = linear(value)
         step = terms.pop(count, 0)
         loop = count.owner.owner.operation
-        is_outside = all(loop not in around(each) for each in terms)
+        is_outside = all(loop not in ancestors_of(each) for each in terms)
         return cls(step, begin + offset, tuple(terms.items())) if is_outside else None
 
 
-def around(value: ir.Value) -> Iterator[ir.Operation]:
+def ancestors_of(value: ir.Value) -> Iterator[ir.Operation]:
     """Yield the ancestors of the definition of a value, innermost first."""
     owner = value.owner
     if isinstance(owner, ir.Block):

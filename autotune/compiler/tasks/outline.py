@@ -39,7 +39,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
         element type is not supported by payloads.
     """
     new_operands = {(op, i) for op in ops for i in range(len(op.operands)) if is_made(op, i)}
-    values = taken(ops)
+    values = outer_operands(ops)
     read = gathered(ops[-1])
     if read is None:
         return None
@@ -92,7 +92,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     return str(module), tuple(arguments)
 
 
-def taken(ops: Sequence[ir.Operation]) -> list[ir.Value]:
+def outer_operands(ops: Sequence[ir.Operation]) -> list[ir.Value]:
     """Return the operands of operations that are defined outside of them, in the order of their arguments."""
     inner = {result for op in ops for result in op.results}
     values = [v for op in ops for i, v in enumerate(op.operands) if not is_made(op, i) and v not in inner]
@@ -105,7 +105,7 @@ def argument_names(ops: Sequence[ir.Operation]) -> dict[ir.Operation, list[str]]
     Args:
         ops: Operations in program order.
     """
-    values = taken(ops)
+    values = outer_operands(ops)
     positions = {value: number for number, value in reversed(list(enumerate(values)))}
     numbers = iter(range(len(values)))
     apart = len(ops) == 1 and not reads_neighbours(ops[0])

@@ -16,7 +16,7 @@ from autotune.compiler.ir.values import fill_of, is_fresh
 from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.compiler.tasks.gathers import gathered
 from autotune.compiler.tasks.groups import Group, find_groups
-from autotune.compiler.tasks.outline import taken
+from autotune.compiler.tasks.outline import outer_operands
 from autotune.core.arena_plan import ALIGNMENT
 from autotune.core.errors import CompileError
 from autotune.core.scripts.marks import KERNEL, TAG
@@ -58,7 +58,7 @@ def types_of(unit: Group) -> tuple[str, ...]:
 
 def read_by(ops: list[ir.Operation]) -> list[ir.Value]:
     """Return the values that the operations of a task read, in the order of its outlined arguments."""
-    return [*taken(ops), *(gathered(ops[-1]) or ())]
+    return [*outer_operands(ops), *(gathered(ops[-1]) or ())]
 
 
 def memref_type(value: ir.Value) -> str:

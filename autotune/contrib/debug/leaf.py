@@ -27,7 +27,7 @@ OPS, PARAM, VALUE = "ops", "param", "value"
 
 
 @dataclass
-class Held:
+class HandleState:
     """The contents of a handle or param of the script during its execution.
 
     Attributes:
@@ -80,14 +80,14 @@ class Leaf:
         named: NamedOps,
         library: ir.Module,
         ops: Sequence[ir.Operation],
-        held: Mapping[ir.Value, Held],
-        live: Sequence[Held],
-        results: Mapping[ir.Value, Held],
+        states: Mapping[ir.Value, HandleState],
+        live: Sequence[HandleState],
+        results: Mapping[ir.Value, HandleState],
     ) -> None:
-        self._named, self._library, self._ops, self._held = named, library, ops, held
+        self._named, self._library, self._ops, self._states = named, library, ops, states
         self._live, self._results = live, results
         self._matched: dict[str, list[ir.Value]] = {}
-        self._tags: dict[str, tuple[Held, int]] = {}
+        self._tags: dict[str, tuple[HandleState, int]] = {}
 
     def apply(self) -> float:
         """Apply the operations, update the contents of all handles, and return the interpreter's time in seconds.
@@ -120,34 +120,34 @@ class Leaf:
         return sequence, sequence.regions[0].blocks.append(handle, arg_locs=[ir.Location.unknown()])
 
     def _write(self, root: ir.Value) -> None:
-        used = {value: handle for value, handle in self._held.items() if handle.kind != VALUE}
-        rebuilt = {id(handle): self._restore(handle, root) for handle in (*used.values(), *self._live)}
-        mapping = {value: rebuilt[id(handle)] for value, handle in used.items()}
+        used = {value: state for value, state in self._states.items() if state.kind != VALUE}
+        rebuilt = {id(state): self._restore(state, root) for state in (*used.values(), *self._live)}
+        mapping = {value: rebuilt[id(state)] for value, state in used.items()}
         for op in self._ops:
             copy = op.clone()
             replace_operands(copy, mapping)
             mapping.update(zip(op.results, copy.results, strict=True))
-        for handle in self._live:
-            self._tag(rebuilt[id(handle)], handle, len(handle.ops))
+        for state in self._live:
+            self._tag(rebuilt[id(state)], state, len(state.ops))
         most_ordered = self._most()
-        for value, handle in self._results.items():
-            if handle.kind == PARAM:
-                self._tag_param(mapping[value], handle, root)
-            elif handle.kind == OPS:
-                self._tag(mapping[value], handle, most_ordered)
+        for value, state in self._results.items():
+            if state.kind == PARAM:
+                self._tag_param(mapping[value], state, root)
+            elif state.kind == OPS:
+                self._tag(mapping[value], state, most_ordered)
         ir.Operation.create("transform.yield")
 
     def _most(self) -> int:
         """Return how many operations of a result are annotated in order; results of a match are in payload order."""
         if self._ops[-1].name == MATCH:
             return 1
-        return max(FEW, *(2 * len(handle.ops) for handle in self._held.values()), 0)
+        return max(FEW, *(2 * len(state.ops) for state in self._states.values()), 0)
 
-    def _restore(self, held: Held, root: ir.Value) -> ir.Value:
+    def _restore(self, state: HandleState, root: ir.Value) -> ir.Value:
         """Rebuild a handle or param from its contents."""
-        if held.kind == PARAM:
-            return self._constants(held)
-        parts = [self._op(name, root) for name in held.ops]
+        if state.kind == PARAM:
+            return self._constants(state)
+        parts = [self._op(name, root) for name in state.ops]
         if len(parts) == 1:
             handle = parts[0]
         elif parts:
@@ -155,11 +155,11 @@ class Leaf:
         else:
             nothing = ir.DictAttr.get({NOTHING: ir.UnitAttr.get()})
             handle = create("transform.structured.match", [ir.Type.parse(ANY)], [root], {"op_attrs": nothing})
-        return handle if held.type == handle.type else create("transform.cast", [held.type], [handle])
+        return handle if state.type == handle.type else create("transform.cast", [state.type], [handle])
 
-    def _constants(self, held: Held) -> ir.Value:
-        constants = [create("transform.param.constant", [held.type], [], {"value": value}) for value in held.values]
-        return constants[0] if len(constants) == 1 else create("transform.merge_handles", [held.type], constants)
+    def _constants(self, state: HandleState) -> ir.Value:
+        constants = [create("transform.param.constant", [state.type], [], {"value": value}) for value in state.values]
+        return constants[0] if len(constants) == 1 else create("transform.merge_handles", [state.type], constants)
 
     def _op(self, name: str, root: ir.Value) -> ir.Value:
         """Return a handle to one payload operation."""
@@ -173,10 +173,10 @@ class Leaf:
             self._matched[spot.kind] = split(matches, count) if count > 1 else [matches]
         return self._matched[spot.kind][spot.index]
 
-    def _tag(self, handle: ir.Value, held: Held, most: int) -> None:
+    def _tag(self, handle: ir.Value, state: HandleState, most: int) -> None:
         """Annotate the operations of a handle and, if there may be several, each one with its index."""
         number = len(self._tags)
-        self._tags[str(number)] = (held, most)
+        self._tags[str(number)] = (state, most)
         annotate(handle, f"{TAG}{number}")
         if most > 1:
             with ir.InsertionPoint(suppressing(handle)):
@@ -184,9 +184,9 @@ class Leaf:
                     annotate(each, f"{TAG}{number}.{index}")
                 ir.Operation.create("transform.yield")
 
-    def _tag_param(self, param: ir.Value, held: Held, root: ir.Value) -> None:
+    def _tag_param(self, param: ir.Value, state: HandleState, root: ir.Value) -> None:
         number = len(self._tags)
-        self._tags[str(number)] = (held, 0)
+        self._tags[str(number)] = (state, 0)
         annotate(root, f"{TAG}{number}", param)
 
     def _run(self, sequence: ir.Operation) -> float:
@@ -199,14 +199,14 @@ class Leaf:
         return time.perf_counter() - begun
 
     def _read(self) -> None:
-        for number, (held, most) in self._tags.items():
-            if held.kind == PARAM:
-                held.values = [self._named.values[number]]
+        for number, (state, most) in self._tags.items():
+            if state.kind == PARAM:
+                state.values = [self._named.values[number]]
                 continue
             members = self._named.tags.get(number, [])
             parts = (self._named.tags.get(f"{number}.{index}", []) for index in range(most))
             ordered = [part[0] for part in parts if len(part) == 1]
-            held.ops = ordered if set(ordered) == set(members) else members
+            state.ops = ordered if set(ordered) == set(members) else members
 
 
 def create(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mlir import ir
 
-from autotune.contrib.debug.leaf import OPS, Held
+from autotune.contrib.debug.leaf import OPS, HandleState
 from autotune.contrib.debug.recording import EMPTY, IDLE, REMAINDER, Change, Mark
 from autotune.contrib.debug.script_facts import QUERIES, uses_of
 
@@ -14,8 +14,8 @@ TILES = ("transform.structured.tile", "transform.structured.fuse", "transform.st
 def marks_of(
     ops: Sequence[ir.Operation],
     changes: Sequence[Change],
-    results: Mapping[ir.Value, Held],
-    used: Mapping[ir.Value, Held],
+    results: Mapping[ir.Value, HandleState],
+    used: Mapping[ir.Value, HandleState],
 ) -> tuple[Mark, ...]:
     """Return the findings about a step.
 
@@ -28,20 +28,22 @@ def marks_of(
     return (*empty(results), *idle(ops, changes, used), *remainders(ops, changes))
 
 
-def empty(results: Mapping[ir.Value, Held]) -> Iterator[Mark]:
+def empty(results: Mapping[ir.Value, HandleState]) -> Iterator[Mark]:
     """Yield findings about empty handles that the script uses later."""
-    for value, handle in results.items():
-        if handle.kind == OPS and not handle.ops and (user := next(uses_of(value), None)) is not None:
-            yield Mark(EMPTY, f"{handle.name} points at no op, and {short(user)} uses it: that does nothing, or fails")
+    for value, state in results.items():
+        if state.kind == OPS and not state.ops and (user := next(uses_of(value), None)) is not None:
+            yield Mark(EMPTY, f"{state.name} points at no op, and {short(user)} uses it: that does nothing, or fails")
 
 
-def idle(ops: Sequence[ir.Operation], changes: Sequence[Change], used: Mapping[ir.Value, Held]) -> Iterator[Mark]:
+def idle(
+    ops: Sequence[ir.Operation], changes: Sequence[Change], used: Mapping[ir.Value, HandleState]
+) -> Iterator[Mark]:
     """Yield a finding about a transform that did not change the payload."""
     if changes or all(op.name.startswith(QUERIES) for op in ops):
         return
-    handles = [held for held in used.values() if held.kind == OPS]
-    if handles and not any(held.ops for held in handles):
-        names = ", ".join(dict.fromkeys(held.name for held in handles))
+    handles = [state for state in used.values() if state.kind == OPS]
+    if handles and not any(state.ops for state in handles):
+        names = ", ".join(dict.fromkeys(state.name for state in handles))
         yield Mark(IDLE, f"the payload is as it was: {names} points at no op", cause=handles[0].made)
     else:
         yield Mark(IDLE, "the payload is as it was")

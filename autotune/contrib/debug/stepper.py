@@ -16,7 +16,7 @@ from autotune.compiler.ir.scripts import MAIN, UNNAMED
 from autotune.compiler.script.apply import without_preamble
 from autotune.contrib.debug.costs import nest_cost, outermost
 from autotune.contrib.debug.differ import changes_between
-from autotune.contrib.debug.leaf import OPS, PARAM, VALUE, Held, Leaf, LeafError, kind_of
+from autotune.contrib.debug.leaf import OPS, PARAM, VALUE, HandleState, Leaf, LeafError, kind_of
 from autotune.contrib.debug.marks import marks_of, short
 from autotune.contrib.debug.named_ops import NamedOps, name_in
 from autotune.contrib.debug.nest_cost import NestCost
@@ -61,9 +61,9 @@ class Frame:
     """
 
     number: int
-    values: dict[ir.Value, Held] = field(default_factory=dict)
+    values: dict[ir.Value, HandleState] = field(default_factory=dict)
     at: ir.Operation | None = None
-    waiting: list[Held] = field(default_factory=list)
+    waiting: list[HandleState] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,18 @@ class Stepper:
         """
         entry = self._facts.sequences[MAIN]
         block = entry.regions[0].blocks[0]
-        root = Held("", OPS, block.arguments[0].type, [self.named.root])
+        root = HandleState("", OPS, block.arguments[0].type, [self.named.root])
         self._call(entry, [root])
 
-    def _call(self, sequence: ir.Operation, arguments: Sequence[Held]) -> list[Held]:
+    def _call(self, sequence: ir.Operation, arguments: Sequence[HandleState]) -> list[HandleState]:
         """Run a named sequence and return what it yields."""
         self._sequences += 1
         frame = Frame(self._sequences)
         return self._enter(sequence, sequence.regions[0].blocks[0], frame, arguments, f"@{symbol_of(sequence)}")
 
     def _enter(
-        self, op: ir.Operation, block: ir.Block, frame: Frame, arguments: Sequence[Held], where: str
-    ) -> list[Held]:
+        self, op: ir.Operation, block: ir.Block, frame: Frame, arguments: Sequence[HandleState], where: str
+    ) -> list[HandleState]:
         """Run a block in a frame and return what it yields."""
         self._frames.append(frame)
         self._path.append(where)
@@ -150,7 +150,7 @@ class Stepper:
             *ops, end = [each.operation for each in block.operations]
             self._run_ops(ops)
             frame.at = end
-            return [self._held(value) for value in end.operands]
+            return [self._state_of(value) for value in end.operands]
         finally:
             self._path.pop()
             self._frames.pop()
@@ -177,7 +177,7 @@ class Stepper:
 
     def _container(self, op: ir.Operation) -> None:
         """Execute an operation with a region or a callee."""
-        operands = [self._held(value) for value in op.operands]
+        operands = [self._state_of(value) for value in op.operands]
         self._check(op)
         self._spend(op)
         if op.name == FOREACH:
@@ -187,13 +187,13 @@ class Stepper:
             results = self._caught(op, lambda: self._call(callee, operands))
         else:
             block = op.regions[0].blocks[0]
-            arguments = operands or [Held("", OPS, block.arguments[0].type, [self.named.root])]
+            arguments = operands or [HandleState("", OPS, block.arguments[0].type, [self.named.root])]
             frame = Frame(self._frames[-1].number)
             results = self._caught(op, lambda: self._enter(op, block, frame, arguments, "sequence"))
         for value, name, result in zip(op.results, self._facts.names_of(op), results, strict=False):
             self._frames[-1].values[value] = passed_on(result, name, value.type)
 
-    def _caught(self, op: ir.Operation, run: Callable[[], list[Held]]) -> list[Held]:
+    def _caught(self, op: ir.Operation, run: Callable[[], list[HandleState]]) -> list[HandleState]:
         """Run a region and return its results; empty handles if it fails and the operation suppresses failures."""
         mode, depth = op.attributes["failure_propagation_mode"], (len(self._frames), len(self._path))
         try:
@@ -202,75 +202,77 @@ class Stepper:
             if int(mode) != SUPPRESS:
                 raise
             del self._frames[depth[0] :], self._path[depth[1] :]
-            return [Held("", kind_of(value.type), value.type) for value in op.results]
+            return [HandleState("", kind_of(value.type), value.type) for value in op.results]
 
-    def _foreach(self, op: ir.Operation, operands: Sequence[Held]) -> list[Held]:
+    def _foreach(self, op: ir.Operation, operands: Sequence[HandleState]) -> list[HandleState]:
         """Run a loop over the operations of handles, and return the concatenated results of its iterations."""
-        counts = [len(held.values if held.kind == PARAM else held.ops) for held in operands]
+        counts = [len(state.values if state.kind == PARAM else state.ops) for state in operands]
         if not counts or not min(counts):
-            self._note(op, "it runs over nothing", next((held.made for held in operands if held.made), 0))
-        results = [Held("", kind_of(value.type), value.type) for value in op.results]
-        rest = [passed_on(held, "", held.type) for held in operands]
+            self._note(op, "it runs over nothing", next((state.made for state in operands if state.made), 0))
+        results = [HandleState("", kind_of(value.type), value.type) for value in op.results]
+        rest = [passed_on(state, "", state.type) for state in operands]
         self._frames[-1].waiting += rest
         count = min(counts, default=0)
         for turn in range(1, count + 1):
-            item_handles = [first_of(held) for held in rest]
+            item_handles = [first_of(state) for state in rest]
             frame = Frame(self._frames[-1].number)
             given_back = self._enter(op, op.regions[0].blocks[0], frame, item_handles, f"foreach {turn} of {count}")
-            for held, yielded in zip(results, given_back, strict=False):
-                held.ops += yielded.ops
-                held.values += yielded.values
-        self._frames[-1].waiting = [held for held in self._frames[-1].waiting if all(held is not each for each in rest)]
+            for state, yielded in zip(results, given_back, strict=False):
+                state.ops += yielded.ops
+                state.values += yielded.values
+        self._frames[-1].waiting = [
+            state for state in self._frames[-1].waiting if all(state is not each for each in rest)
+        ]
         return results
 
     def _note(self, op: ir.Operation, sentence: str, cause: int) -> None:
         """Add a step that only carries a note."""
         self._add(op, str(op).split("{", maxsplit=1)[0].strip(), (), (Mark(EMPTY, sentence, cause=cause),), 0.0)
 
-    def _held(self, value: ir.Value) -> Held:
+    def _state_of(self, value: ir.Value) -> HandleState:
         """Return the contents of a value of the script."""
         return next(frame.values[value] for frame in reversed(self._frames) if value in frame.values)
 
     def _check(self, op: ir.Operation, ops: Sequence[ir.Operation] = ()) -> None:
         """End the script if an operation uses an invalidated handle; results of `ops` are valid."""
         for value in op.operands:
-            if not is_made_by(value, ops) and (handle := self._held(value)).invalid:
-                message = f"{handle.name} may not be used any more: {handle.invalid}"
-                self._add(op, str(op), (), (Mark(CONSUMED, message, cause=handle.ended),), 0.0)
+            if not is_made_by(value, ops) and (state := self._state_of(value)).invalid:
+                message = f"{state.name} may not be used any more: {state.invalid}"
+                self._add(op, str(op), (), (Mark(CONSUMED, message, cause=state.ended),), 0.0)
                 raise Ended(message)
 
     def _spend(self, op: ir.Operation) -> None:
         """Invalidate the handles that an operation consumes, and all that point to the same or nested operations."""
-        spent = [self._held(op.operands[index]) for index in sorted(self._facts.consumed.get(op, ()))]
+        spent = [self._state_of(op.operands[index]) for index in sorted(self._facts.consumed.get(op, ()))]
         number, line = len(self.steps) + 1, location_of(op)[0]
         where = f"step {number} ({short(op)}{f', line {line}' if line else ''})"
-        for handle in spent:
-            gone, name = set(handle.ops), handle.name
-            if handle.invalid or handle.kind != OPS:
+        for state in spent:
+            gone, name = set(state.ops), state.name
+            if state.invalid or state.kind != OPS:
                 continue
-            handle.invalid, handle.ended = f"{where} consumed it", number
-            for other in self._all_held():
+            state.invalid, state.ended = f"{where} consumed it", number
+            for other in self._all_states():
                 if not other.invalid and any(self._is_inside(each, gone) for each in other.ops):
                     other.invalid, other.ended = f"{where} consumed {name}, which is or holds its ops", number
 
     def _is_inside(self, op: str, ops: set[str]) -> bool:
         return any(each in ops for each in self.named.ancestry(op))
 
-    def _all_held(self) -> Iterator[Held]:
+    def _all_states(self) -> Iterator[HandleState]:
         """Yield the handles of all active frames."""
         for frame in self._frames:
             yield from frame.values.values()
             yield from frame.waiting
 
-    def _live(self) -> list[Held]:
+    def _live(self) -> list[HandleState]:
         """Return the handles that later operations may use."""
-        live: list[Held] = []
+        live: list[HandleState] = []
         for frame in self._frames:
             at = frame.at
-            for value, handle in frame.values.items():
-                if handle.kind == OPS and not handle.invalid and at is not None and is_used_behind(value, at):
-                    live.append(handle)
-            live += [handle for handle in frame.waiting if handle.kind == OPS and handle.ops]
+            for value, state in frame.values.items():
+                if state.kind == OPS and not state.invalid and at is not None and is_used_behind(value, at):
+                    live.append(state)
+            live += [state for state in frame.waiting if state.kind == OPS and state.ops]
         return live
 
     def _leaf(self, ops: list[ir.Operation]) -> None:
@@ -278,7 +280,7 @@ class Stepper:
         number = len(self.steps) + 1
         for op in ops:
             self._check(op, ops)
-        used = {value: self._held(value) for op in ops for value in operands_of(op) if not is_made_by(value, ops)}
+        used = {value: self._state_of(value) for op in ops for value in operands_of(op) if not is_made_by(value, ops)}
         results = self._results(ops)
         text = "\n".join(op.get_asm(assume_verified=True) for op in ops)  # the script was verified when it was read
         if number in self._limits.skip:
@@ -297,26 +299,26 @@ class Stepper:
         marks = marks_of(ops, changes, results, used)
         self._add(ops[0], text, changes, marks, seconds)
 
-    def _results(self, ops: Sequence[ir.Operation]) -> dict[ir.Value, Held]:
+    def _results(self, ops: Sequence[ir.Operation]) -> dict[ir.Value, HandleState]:
         """Return empty contents for the results that may be used after the operations."""
         results = {}
         for op in ops:
             for value, name in zip(op.results, self._facts.names_of(op), strict=True):
-                result = Held(name, kind_of(value.type), value.type, made=len(self.steps) + 1)
+                result = HandleState(name, kind_of(value.type), value.type, made=len(self.steps) + 1)
                 if op is ops[-1] or result.kind == PARAM or is_used_behind(value, ops[-1]):
                     results[value] = result
         return results
 
-    def _leave_out(self, ops: Sequence[ir.Operation], results: dict[ir.Value, Held], text: str) -> None:
+    def _leave_out(self, ops: Sequence[ir.Operation], results: dict[ir.Value, HandleState], text: str) -> None:
         """Skip a step: its results take the contents of the operands at the same positions."""
-        operands = [self._held(value) for value in ops[0].operands]
+        operands = [self._state_of(value) for value in ops[0].operands]
         for result, operand in zip(results.values(), operands, strict=False):
             if result.kind == operand.kind:
                 result.ops, result.values = list(operand.ops), list(operand.values)
         self._frames[-1].values |= results
         self._add(ops[0], text, (), (Mark(SKIPPED, "this step was left out"),), 0.0)
 
-    def _fail(self, op: ir.Operation, text: str, diagnostic: str, used: Iterable[Held]) -> None:
+    def _fail(self, op: ir.Operation, text: str, diagnostic: str, used: Iterable[HandleState]) -> None:
         """End the script with an error of the interpreter."""
         message, about = read_error(diagnostic, self.named.spots)
         self.named.renew()
@@ -324,12 +326,12 @@ class Stepper:
         self._add(op, text, changes, (Mark(FAILED, message, about, self._cause(used)),), 0.0)
         raise Ended(message)
 
-    def _cause(self, used: Iterable[Held]) -> int:
+    def _cause(self, used: Iterable[HandleState]) -> int:
         """Return the step that caused a failure: of those that defined operands, preferably one with marks or changes.
 
         Return 0 if there is none.
         """
-        makers = [handle.made for handle in used if handle.made]  # in operand order: the target comes first
+        makers = [state.made for state in used if state.made]  # in operand order: the target comes first
         marked = [number for number in makers if self.steps[number - 1].marks]
         changed = [number for number in makers if self.steps[number - 1].changes]
         return next(iter(marked + changed + makers), 0)
@@ -419,16 +421,16 @@ def symbol_of(sequence: ir.Operation) -> str:
     return str(sequence.attributes["sym_name"].value)
 
 
-def passed_on(handle: Held, name: str, kind: ir.Type) -> Held:
+def passed_on(state: HandleState, name: str, kind: ir.Type) -> HandleState:
     """Copy the contents of a handle for a new name and type."""
-    return replace(handle, name=name, type=kind, ops=list(handle.ops), values=list(handle.values), invalid="", ended=0)
+    return replace(state, name=name, type=kind, ops=list(state.ops), values=list(state.values), invalid="", ended=0)
 
 
-def first_of(handle: Held) -> Held:
+def first_of(state: HandleState) -> HandleState:
     """Remove the first operation or value from a handle, and return a handle to it."""
-    if handle.kind == PARAM:
-        return Held("", handle.kind, handle.type, values=[handle.values.pop(0)], made=handle.made)
-    return Held("", handle.kind, handle.type, [handle.ops.pop(0)], made=handle.made)
+    if state.kind == PARAM:
+        return HandleState("", state.kind, state.type, values=[state.values.pop(0)], made=state.made)
+    return HandleState("", state.kind, state.type, [state.ops.pop(0)], made=state.made)
 
 
 def together(ops: Sequence[ir.Operation]) -> int:

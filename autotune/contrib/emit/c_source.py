@@ -375,7 +375,7 @@ struct variant {
 
 def constants(library: SharedLibrary) -> str:
     """Return the macros that the common parts use."""
-    name, weights, given = library.name, library.weights, library.call_arguments
+    name, weights, call_arguments = library.name, library.weights, library.call_arguments
     programs = [program for variant in library.variants for program in variant.programs]
     counts = [len(program.payload.arguments) + len(program.code.weights) for program in programs]
     ranks = [len(a.shape) for program in programs for a in program.payload.arguments]
@@ -387,9 +387,9 @@ def constants(library: SharedLibrary) -> str:
         "STATUS_TEXT": f"{name}_status",
         "VARIANTS": len(library.variants),
         "PROGRAMS": len(library.variants[0].programs),
-        "GIVEN": len(given),
+        "GIVEN": len(call_arguments),
         "WEIGHTS": int(weights is not None),
-        "RANGES": int(any(range_of(argument) for argument, _ in given)),
+        "RANGES": int(any(range_of(argument) for argument, _ in call_arguments)),
         "WEIGHTS_BYTES": weights.bytes if weights else 0,
         "MOST_PANELS": max(len(variant.panels) for variant in library.variants),
         "MOST_POINTERS": max(counts) + 1,
@@ -442,9 +442,9 @@ def program_text(library: SharedLibrary, variant: LevelPrograms, program: Librar
     sizes, rows = [], []
     for index, argument in enumerate(payload.arguments):
         sizes.append(sizes_text(f"sizes_{symbol}_{index}", argument.shape))
-        given = -1 if argument.role == "weight" else positions[argument.name]
+        position = -1 if argument.role == "weight" else positions[argument.name]
         shape, offset = f"{len(argument.shape)}, sizes_{symbol}_{index}", offset_of(library, program, argument)
-        rows.append(f"  {{{{{shape}}}, {offset}, {given}}},\n")
+        rows.append(f"  {{{{{shape}}}, {offset}, {position}}},\n")
     return f"""\
 void {symbol}({parameters});
 {setter}
@@ -493,9 +493,9 @@ def panel_table(library: SharedLibrary, variant: LevelPrograms) -> str:
 
 def tables(library: SharedLibrary) -> str:
     """Return the tables of call arguments, variants and status messages."""
-    weights, given = library.weights, library.call_arguments
+    weights, call_arguments = library.weights, library.call_arguments
     sizes, rows = [], []
-    for index, (argument, _) in enumerate(given):
+    for index, (argument, _) in enumerate(call_arguments):
         dims = library.dims_of(argument)
         sizes.append(sizes_text(f"sizes_{index}", argument.shape) + sizes_text(f"dims_{index}", dims, "int"))
         lowest, highest = range_of(argument) or (0, 0)
@@ -512,9 +512,9 @@ def tables(library: SharedLibrary) -> str:
         for v in library.variants
     )
     needs = ", ".join(library.variants[-1].features) or "x86-64"
-    sentences = status_texts(given, needs, library.threads, weights, is_open=library.any_size is not None)
+    sentences = status_texts(call_arguments, needs, library.threads, weights, is_open=library.any_size is not None)
     if library.any_size:
-        sentences += size_texts(library.any_size, library.dim_names, given)
+        sentences += size_texts(library.any_size, library.dim_names, call_arguments)
     first = len(sentences)
     sentences += feature_texts(library.variants[-1].features)
     texts = "".join(f'    "{in_literal(sentence)}",\n' for sentence in sentences)

@@ -94,9 +94,9 @@ def generate(
 
     def start(cached: bool) -> Iterator[int]:
         opened = imported.open_imported if is_file else load_generator(name)
-        found = opened(name, parameters, replace(request, cached=cached), session.load)
+        tokens_of_model = opened(name, parameters, replace(request, cached=cached), session.load)
         gc.freeze()  # what compiling left would be looked through again and again, milliseconds each time
-        return found
+        return tokens_of_model
 
     text_of = imported.TextStream(coder).take if coder is not None else "{} ".format
 
@@ -106,9 +106,9 @@ def generate(
 
     paces = follow_both(start, say) if both else (follow(start(cache), say, cached=cache),)
     if as_json:
-        found = {"model": model, "prompt": tokens, "runs": [asdict(pace) for pace in paces], "notes": listener.notes}
+        record = {"model": model, "prompt": tokens, "runs": [asdict(pace) for pace in paces], "notes": listener.notes}
         machine = this_machine()
-        typer.echo(json.dumps(found | {"machine": asdict(machine) | {"fingerprint": machine.fingerprint}}))
+        typer.echo(json.dumps(record | {"machine": asdict(machine) | {"fingerprint": machine.fingerprint}}))
     else:
         typer.echo("")
     if not report(len(tokens), paces):

@@ -55,13 +55,13 @@ def overview(location: str, payload: str | None, top: int) -> Overview:
         all_abouts = store.abouts()
         abouts = {name: about for name, about in all_abouts.items() if payload in (None, about["payload"])}
         if not isinstance(store.database, Database) or not abouts:
-            check_payload(payload, all_abouts, found=False)
+            check_payload(payload, all_abouts, exists=False)
             return Overview((), top, roofs)
         ids = store.database.ids(abouts)
         only = None if payload is None else list(ids.values())
         answers = store.database.server.run(lambda connection: ask(connection, abouts, ids, only, top))
     studies = {name: study for name, study in ids.items() if study in answers.counted}
-    check_payload(payload, all_abouts, found=bool(studies))
+    check_payload(payload, all_abouts, exists=bool(studies))
     figures = tuple(figures_of(name, abouts[name], study, answers, roofs) for name, study in studies.items())
     return Overview(figures, top, roofs, names_in(abouts))
 
