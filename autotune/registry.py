@@ -300,7 +300,7 @@ def families_for(task: Task) -> tuple[Family, ...]:
     return tuple(family for family in families() if not rank(family)[0] and family.covers(task))
 
 
-def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
+def ambiguities(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
     """Return a sentence for every task whose family was chosen among several of equal `rank` by their order only."""
     sentences = []
     for task in tasks:

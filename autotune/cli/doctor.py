@@ -77,8 +77,8 @@ def show_diagnosis(diagnosis: "Diagnosis") -> None:
     console = out()
     m, roofs = diagnosis.machine, diagnosis.roofs
     kernel = "" if gives_huge_pages() else ": this kernel gives no huge ones"
-    holes = f"open: {', '.join(diagnosis.holes)}" if diagnosis.holes else "none is open"
-    tried = f"{len(ATTEMPTS)} ways out tried, {holes}"
+    holes = f"{', '.join(diagnosis.holes)} succeeded" if diagnosis.holes else "none succeeded"
+    tried = f"{len(ATTEMPTS)} attempts to escape, {holes}"
     memory = f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
     forks = f"{diagnosis.fork_seconds * 1e6:.1f} us a parallel loop of {m.threads}; " if m.threads > 1 else ""
     facts = {

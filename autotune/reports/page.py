@@ -18,8 +18,8 @@ from autotune.reports.pictures.gallery import Picture, to_svg
 from autotune.reports.pictures.style import DARK
 from autotune.reports.sections.again import again_with_bundle, again_with_store
 from autotune.reports.sections.blocks import Section
-from autotune.reports.sections.found import found_in_store, newest_runs
 from autotune.reports.sections.gained import gained_of_bundle
+from autotune.reports.sections.outcomes import newest_runs, search_outcomes
 from autotune.reports.sections.rounding import rounding_of
 from autotune.reports.sections.search import ELSEWHERE, no_search, search_of
 from autotune.reports.sections.shares import shares_of_calls
@@ -94,7 +94,7 @@ def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None 
     for (payload, tag), fact in facts.items():
         names[payload][tag] = fact.name
     sections = [
-        found_in_store(holdings, checks),
+        search_outcomes(holdings, checks),
         shares_of_calls(newest(lines), wholes),
         tasks_of(lines, wholes, {}),
         search_of(holdings, names),

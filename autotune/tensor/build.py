@@ -24,7 +24,7 @@ from autotune.core.payload import Array, Payload
 from autotune.store.bundle import read_bundle
 from autotune.store.folders import bundle_folder
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.tensor.kept import keep, key_of, read_kept
+from autotune.tensor.program_cache import keep, key_of, read_cached
 from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
@@ -92,7 +92,7 @@ def function_of(
     is_tuned = bool(bundle) or recorded.is_file()
     schedule = hashlib.sha256(recorded.read_bytes()).hexdigest() if recorded.is_file() else ""
     key = key_of(*identity(payload), schedule)
-    lowered = read_kept(key)
+    lowered = read_cached(key)
     if lowered is None:
         lowered = lower_program(payload, tuned(payload, folder) if is_tuned else by_default(payload))
         keep(key, lowered)

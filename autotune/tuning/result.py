@@ -58,7 +58,7 @@ class TuneResult:
         seconds: Wall-clock time of the whole run, in seconds.
         search_seconds: Wall-clock time of the search alone, in seconds.
         overhead_seconds: Overhead of the tuner in the search, in seconds.
-        noise_floor: Relative difference below which times were treated as ties.
+        noise_floor: Relative difference below which times count as equal.
         notes: Notes on problems, a sentence each.
         details: Notes for authors of families, a sentence each; `tune --json` has them.
         bundle: Folder of the bundle.

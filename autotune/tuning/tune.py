@@ -17,7 +17,7 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.rivals import OpenRivals
 from autotune.core.scripts.rules import NONE
 from autotune.core.scripts.user_family import OwnFamily
-from autotune.registry import load_baseline, load_family, rewriter, rivals, rounding_families, ties
+from autotune.registry import ambiguities, load_baseline, load_family, rewriter, rivals, rounding_families
 from autotune.store.bundle import check_describable, check_target, digest, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.room import with_room
@@ -192,7 +192,7 @@ def search(
     coarse, lacking = rounding_here(able, allowed.room, roofs.known)
     setting = setting_of(run.payload, run.machine, store, options, rules=run.fired_rules, start=start)
     searches = open_searches(tasks, setting, options.beside, Entrants(wanted, competing, coarse, allowed.room))
-    ours = dry_run_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)
+    ours = dry_run_all(run.parts, own, run.machine) if own is not None else ambiguities(tasks, wanted)
     notes = (*ours, *left_out, *lacking)
     if not allowed.room and options.error is None and wanted is None:
         notes = (*notes, *filter(None, [what_is_left(tasks, able, roofs.known)]))

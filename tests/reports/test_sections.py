@@ -8,8 +8,8 @@ from autotune.core.stats import Interval
 from autotune.reports.holdings import read_holdings
 from autotune.reports.sections.again import again_with_store, tune_command
 from autotune.reports.sections.blocks import Code, DataTable, FoldedSection, Gallery, Paragraph
-from autotune.reports.sections.found import found_in_store, newest_runs
 from autotune.reports.sections.gained import ends, interval_text, named
+from autotune.reports.sections.outcomes import newest_runs, search_outcomes
 from autotune.reports.sections.search import search_of
 from autotune.reports.sections.shares import shares_of_calls
 from autotune.reports.sections.tasks import config_blocks, default_text, tasks_of
@@ -96,7 +96,7 @@ def test_newest_finished_run_of_a_payload_counts_and_other_notes_are_passed_over
     (run,) = newest_runs(found)
     assert run.best.seconds == 5e-4
     assert newest_runs(held) == []
-    table = found_in_store(found, None).blocks[1]
+    table = search_outcomes(found, None).blocks[1]
     assert [cell.text for cell in table.rows[0].cells][:3] == ["mine", "500 us", "10x [9, 11], passes"]
 
 

@@ -14,7 +14,7 @@ from tensor_support import agree
 import autotune as at
 import autotune.tensor as T
 from autotune.compiler.panel_weight import PanelWeight
-from autotune.tensor import build, kept
+from autotune.tensor import build, program_cache
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((5, 7), dtype=np.float32)
@@ -97,11 +97,11 @@ def test_other_constants_use_the_same_program(own_disk, lowered):
 
 
 def test_cache_has_a_bound(own_disk, monkeypatch):
-    monkeypatch.setattr(kept, "MOST_FILES", 3)
+    monkeypatch.setattr(program_cache, "MOST_FILES", 3)
     for number in range(5):
-        kept.keep(kept.key_of(str(number)), kept.LoweredProgram(str(number)))
+        program_cache.keep(program_cache.key_of(str(number)), program_cache.LoweredProgram(str(number)))
     assert len(list(own_disk.iterdir())) == 3
-    assert kept.read_kept(kept.key_of("4")).text == "4"
+    assert program_cache.read_cached(program_cache.key_of("4")).text == "4"
 
 
 def test_disk_that_cannot_be_written_costs_a_compilation(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from autotune.bundles.reproduce import reproduce
 from autotune.contrib.explain.ablation import leave_one_out
 from autotune.core.errors import OptionError, ScheduleError
 from autotune.core.plugs.guarded_family import GuardedFamily
-from autotune.registry import families, families_for, family_for, load_family, ties
+from autotune.registry import ambiguities, families, families_for, family_for, load_family
 from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
 
@@ -100,19 +100,19 @@ def task():
 def test_a_plug_in_comes_before_ours_whatever_its_name_and_that_is_said(installed, task):
     installed(Mine())
     assert [family.name for family in families_for(task)] == ["zebra", "matmul", "vectorize"]
-    (said,) = ties([task], None)
+    (said,) = ambiguities([task], None)
     assert said == f"{task.tag}: matmul would cover it as well as zebra, which is searched; see --family"
 
 
 def test_the_more_specific_comes_first_and_no_tie_is_said(installed, task):
     installed(Mine(specific=1))
     assert family_for(task).name == "zebra"
-    assert ties([task], None) == ()
+    assert ambiguities([task], None) == ()
 
 
 def test_nothing_is_said_of_our_own_families():
     for spec in ("nano", "gpt2", SPEC):
-        assert ties([each.task for each in at.tasks(spec)], None) == ()
+        assert ambiguities([each.task for each in at.tasks(spec)], None) == ()
 
 
 @pytest.fixture

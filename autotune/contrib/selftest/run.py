@@ -40,7 +40,7 @@ from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.registry import load_baseline
 from autotune.store.store import Store
-from autotune.tuning.stages.choose import choose, race, tied
+from autotune.tuning.stages.choose import as_fast_as_best, choose, race
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.worker.bench.claims import CoreClaim
 from autotune.worker.bench.measuring_core import this_process_on
@@ -187,14 +187,14 @@ def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Wo
                 search.step(worker)
             winner = choose(search, baseline, floor, worker, chosen_care()).config
             false += winner not in fastest(search, winner, baseline, floor, worker)
-    detail = f"sweeps of {amounts.sweep_trials} trials; ties are below {floor:.2%}"
+    detail = f"sweeps of {amounts.sweep_trials} trials; differences below {floor:.2%} count as equal"
     return [share_figure("winners that a quiet measurement denies", false, amounts.sweeps, "at most 5 %", detail)]
 
 
 def fastest(
     search: TaskSearch, winner: Config | None, baseline: Baseline, floor: float, worker: Worker
 ) -> list[Config | None]:
-    """Remeasure the trials near the best and the winner in new processes; return those tied with the fastest."""
+    """Remeasure the trials near the best and the winner in new processes; return those as fast as the fastest."""
     most = NEAR * (search.right[0].seconds or 0.0)
     rivals: list[Config | None] = [t.config for t in search.right if (t.seconds or 0.0) <= most and t.config != winner]
     rivals.append(winner)
@@ -204,7 +204,7 @@ def fastest(
     care = chosen_care()
     times = race(search, candidates, QUIET_EFFORT, worker, processes=care.processes)
     ran = {i: samples for i, samples in enumerate(times) if samples is not None}
-    return [rivals[i] for i in tied(ran, floor)]
+    return [rivals[i] for i in as_fast_as_best(ran, floor)]
 
 
 def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -> Report:

@@ -101,7 +101,7 @@ def conditions(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None)
         "caches": f"L1 {size(machine.l1_bytes)}, L2 {size(machine.l2_bytes)}, L3 {size(machine.l3_bytes)}",
         "memory roof": f"{winner.roofs['dram_bytes'] / 1e9:.1f} GB/s from memory, "
         f"{winner.roofs['l2_bytes'] / 1e9:.1f} GB/s from L2",
-        "noise floor": f"{winner.noise_floor:.1%}: smaller differences are ties",
+        "noise floor": f"{winner.noise_floor:.1%}: smaller differences count as equal",
         "intermediates": memory_text(winner.buffers),
         "compiler": data.versions.compiler,
         "autotune": f"{data.versions.autotune}, Python {data.versions.python}",

@@ -23,7 +23,7 @@ from autotune.tuning.stages.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.stages.task_search import TaskSearch
 
 INSTEAD = "plain lowering instead"
-WELL_TIED = 0.25  # share of the noise floor within which the simpler candidate is preferred
+EQUAL_SHARE = 0.25  # share of the noise floor within which the simpler candidate is preferred
 CLOSE = 2.0  # factor to the best time within which the baseline is raced against the finalists
 HOPELESS = 1.5  # factor to the best time of no coarser rivals, beyond which a rounding family is not raced
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
@@ -229,7 +229,7 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, process
         return replace(able[0], note="its competitors could not be measured in turn with it")
     values = [(quiet_time(samples.seconds), able[i].joules) for i, samples in raced.items()]
     scores = dict(zip(raced, able[0].search.objective.scores(values), strict=True))
-    most = (1 + WELL_TIED * floor) * min(scores.values())
+    most = (1 + EQUAL_SHARE * floor) * min(scores.values())
     winner = min(i for i, score in scores.items() if score <= most)
     others = tuple((able[i].search.family.name, samples) for i, samples in raced.items() if i != winner)
     rest = tuple(replace(able[i], samples=samples) for i, samples in raced.items() if i != winner)
@@ -290,10 +290,10 @@ def joined(times: Sequence[Samples | None]) -> Samples | None:
 def contenders(times: Sequence[Samples | None], floor: float) -> list[int]:
     """Return the positions of candidates that may be the fastest after a race; all of them if none ran."""
     ran = {i: samples for i, samples in enumerate(times) if samples is not None}
-    return tied(ran, floor) if ran else list(range(len(times)))
+    return as_fast_as_best(ran, floor) if ran else list(range(len(times)))
 
 
-def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
+def as_fast_as_best(raced: Mapping[int, Samples], floor: float) -> list[int]:
     """Return the positions of candidates that do not differ significantly from the fastest."""
     fastest = raced[min(raced, key=lambda i: quiet_time(raced[i].seconds))]
     return [i for i, mine in raced.items() if not is_different(mine.seconds, fastest.seconds, floor=floor)]
@@ -306,14 +306,14 @@ def settle(
     floor: float,
     objective: Objective = PLAIN,
 ) -> int:
-    """Return the winner's position: among near ties with the fastest, the default config, else the fastest to compile.
+    """Return the winner's position: of candidates as good as the fastest, the default, else the quickest to compile.
 
-    A near tie is within a part of the noise floor, by point estimates. A significance test would also accept slower
+    They are within a part of the noise floor of it, by point estimates. A significance test would also accept slower
     candidates, and its borderline cases are not reproducible.
     """
     values = [(quiet_time(samples.seconds), finalists[i].joules) for i, samples in raced.items()]
     times = dict(zip(raced, objective.scores(values), strict=True))
-    most = (1 + WELL_TIED * floor) * min(times.values())
+    most = (1 + EQUAL_SHARE * floor) * min(times.values())
     best = [i for i, seconds in times.items() if seconds <= most]
     return min(best, key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))
 

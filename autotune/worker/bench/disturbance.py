@@ -72,7 +72,7 @@ def advise(floor: float, cores: int, measured: Sequence[int], disturbance: Distu
         advice.append("one core: the tuner and the candidate share it; expect more noise and fewer trials a minute")
     if floor > HIGH_FLOOR:
         advice.append(
-            f"noise floor {floor:.1%} is high, and smaller differences are ties: stop other work, measure again"
+            f"noise floor {floor:.1%} is high, and smaller differences count as equal: stop other work, measure again"
         )
     if disturbance is not None and disturbance.loudest:
         advice.append(

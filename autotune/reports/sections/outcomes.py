@@ -87,7 +87,7 @@ class FinishedRun:
 RUN: TypeAdapter[FinishedRun] = TypeAdapter(FinishedRun)
 
 
-def found_in_store(holdings: Holdings, checks: pd.DataFrame | None) -> Section:
+def search_outcomes(holdings: Holdings, checks: pd.DataFrame | None) -> Section:
     """Return the section with a store's totals, the latest run of every payload, and regression checks."""
     blocks: list[Block] = [Tiles(headline(holdings.frame))]
     runs = newest_runs(holdings)

@@ -32,7 +32,7 @@ def folder() -> Path:
     return cache() / "tensors"
 
 
-def read_kept(key: str) -> LoweredProgram | None:
+def read_cached(key: str) -> LoweredProgram | None:
     """Return the cached program of a key; `None` if it is missing or damaged."""
     try:
         digest, _, data = read_file(folder() / key, MOST_BYTES).partition(b"\n")
