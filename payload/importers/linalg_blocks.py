@@ -36,8 +36,8 @@ def put_blocks(text: str, weights: Mapping[int, BlockWeight]) -> tuple[str, list
                 gone.append(number)
         for number in sorted(gone, reverse=True):
             block.erase_argument(number)
-        kind = FunctionType(TypeAttr(function.attributes["function_type"]).value)
-        signature = FunctionType.get([argument.type for argument in block.arguments], kind.results)
+        function_type = FunctionType(TypeAttr(function.attributes["function_type"]).value)
+        signature = FunctionType.get([argument.type for argument in block.arguments], function_type.results)
         function.attributes["function_type"] = TypeAttr.get(signature)
         return str(module), gone
 

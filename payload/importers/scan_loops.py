@@ -116,20 +116,22 @@ def moved(at: "Value", by: int) -> "Value":
     return arith.addi(at, index(by)) if by else at
 
 
-def wider(kind: "Type") -> "Type":
+def wider(mlir_type: "Type") -> "Type":
     """Return the accumulator type of an element type."""
     from torch_mlir.ir import Type  # noqa: PLC0415
 
-    return Type.parse(WIDER.get(str(kind), str(kind)))
+    return Type.parse(WIDER.get(str(mlir_type), str(mlir_type)))
 
 
-def neutral(name: str, kind: "Type") -> "Value":
+def neutral(name: str, mlir_type: "Type") -> "Value":
     """Emit the neutral element of a sum or a product."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
     from torch_mlir.ir import FloatAttr, IntegerAttr  # noqa: PLC0415
 
     value = int(name.startswith("arith.mul"))
-    return arith.constant(kind, FloatAttr.get(kind, value) if name.endswith("f") else IntegerAttr.get(kind, value))
+    return arith.constant(
+        mlir_type, FloatAttr.get(mlir_type, value) if name.endswith("f") else IntegerAttr.get(mlir_type, value)
+    )
 
 
 def combined(name: str, a: "Value", b: "Value") -> "Value":
@@ -139,10 +141,12 @@ def combined(name: str, a: "Value", b: "Value") -> "Value":
     return Operation.create(name, [a.type], [a, b]).result
 
 
-def converted(value: "Value", kind: "Type") -> "Value":
+def converted(value: "Value", mlir_type: "Type") -> "Value":
     """Convert a value to another float type, if it differs."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
 
-    if value.type == kind:
+    if value.type == mlir_type:
         return value
-    return arith.extf(kind, value) if str(kind) == WIDER.get(str(value.type)) else arith.truncf(kind, value)
+    return (
+        arith.extf(mlir_type, value) if str(mlir_type) == WIDER.get(str(value.type)) else arith.truncf(mlir_type, value)
+    )

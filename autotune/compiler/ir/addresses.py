@@ -31,14 +31,14 @@ def take_addresses(function: ir.OpView) -> bool:
     return True
 
 
-def has_static_layout(kind: ir.Type) -> bool:
+def has_static_layout(mlir_type: ir.Type) -> bool:
     """Return whether a type is not a memref, or a ranked memref of static sizes, strides and offset."""
-    if isinstance(kind, ir.UnrankedMemRefType):
+    if isinstance(mlir_type, ir.UnrankedMemRefType):
         return False
-    if not isinstance(kind, ir.MemRefType):
+    if not isinstance(mlir_type, ir.MemRefType):
         return True
-    layout = layout_of(kind)
-    return layout is not None and kind.has_static_shape and DYNAMIC not in (*layout[0], layout[1])
+    layout = layout_of(mlir_type)
+    return layout is not None and mlir_type.has_static_shape and DYNAMIC not in (*layout[0], layout[1])
 
 
 def ask_for_c_interface(function: ir.OpView) -> None:

@@ -56,10 +56,10 @@ def open_dimensions(value: ir.Value) -> list[int]:
     return [d for d, size in enumerate(value.type.shape) if size == dynamic]
 
 
-def first_part(kind: ir.RankedTensorType, whole: ir.Value, size: ir.Value) -> ir.Value:
+def first_part(tensor_type: ir.RankedTensorType, whole: ir.Value, size: ir.Value) -> ir.Value:
     """Extract the leading slice of a tensor, of a type with one dynamic size, at the insertion point."""
-    sizes: Sequence[int] = kind.shape
-    return tensor.extract_slice(kind, whole, [], [size], [], [0] * len(sizes), sizes, [1] * len(sizes))
+    sizes: Sequence[int] = tensor_type.shape
+    return tensor.extract_slice(tensor_type, whole, [], [size], [], [0] * len(sizes), sizes, [1] * len(sizes))
 
 
 def bound_empties(function: ir.OpView) -> None:

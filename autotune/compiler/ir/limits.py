@@ -161,9 +161,9 @@ def resource_fault(module: ir.Module) -> str | None:
     ]
     sizes = {name: len(digits) // 2 - ALIGNMENT for name, digits in RESOURCE.findall(str(module))} if resources else {}
     for attribute in resources:
-        kind, name = attribute.type, str(attribute).removeprefix("dense_resource<").partition(">")[0]
-        bits = getattr(kind.element_type, "width", 0)
-        wanted = prod(kind.shape) * bits // 8
+        tensor_type, name = attribute.type, str(attribute).removeprefix("dense_resource<").partition(">")[0]
+        bits = getattr(tensor_type.element_type, "width", 0)
+        wanted = prod(tensor_type.shape) * bits // 8
         if bits >= 8 and sizes.get(name) != wanted:
             stored = f"has {sizes[name]}" if name in sizes else "has none"
             return f"must hold the {wanted} bytes of dense_resource<{name[:80]}>, it {stored}"
@@ -250,18 +250,18 @@ def value_fault(op: ir.Operation) -> str | None:
     return None
 
 
-def is_data(kind: ir.Type) -> bool:
+def is_data(mlir_type: ir.Type) -> bool:
     """Return whether a type is a number, or an array of numbers."""
-    while isinstance(kind, ARRAYS):
-        inner = kind.element_type
+    while isinstance(mlir_type, ARRAYS):
+        inner = mlir_type.element_type
         if isinstance(inner, ARRAYS) and not isinstance(inner, ir.VectorType):
             return False  # an array of arrays holds pointers
-        kind = inner
-    return isinstance(kind, NUMBERS)
+        mlir_type = inner
+    return isinstance(mlir_type, NUMBERS)
 
 
-def has_lowering(kind: ir.Type) -> bool:
+def has_lowering(mlir_type: ir.Type) -> bool:
     """Return whether MLIR lowers the element type to LLVM; it does not for floats of 8 bits and fewer."""
-    while isinstance(kind, (*ARRAYS, ir.ComplexType)):
-        kind = kind.element_type
-    return not isinstance(kind, ir.FloatType) or str(kind) in FLOATS
+    while isinstance(mlir_type, (*ARRAYS, ir.ComplexType)):
+        mlir_type = mlir_type.element_type
+    return not isinstance(mlir_type, ir.FloatType) or str(mlir_type) in FLOATS

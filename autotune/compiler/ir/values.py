@@ -84,13 +84,14 @@ def index(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)
 
 
-def splat_of(kind: ir.Type, number: float) -> ir.Value:
+def splat_of(mlir_type: ir.Type, number: float) -> ir.Value:
     """Build a scalar or splat constant of a type at the insertion point."""
-    element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
+    element = mlir_type.element_type if isinstance(mlir_type, ir.ShapedType) else mlir_type
     is_float = isinstance(element, ir.FloatType)
     attribute = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
     return arith.constant(
-        kind, ir.DenseElementsAttr.get_splat(kind, attribute) if isinstance(kind, ir.ShapedType) else attribute
+        mlir_type,
+        ir.DenseElementsAttr.get_splat(mlir_type, attribute) if isinstance(mlir_type, ir.ShapedType) else attribute,
     )
 
 

@@ -34,9 +34,9 @@ def view_fault(op: ir.Operation) -> str | None:
     )
 
 
-def is_array(kind: ir.Type) -> bool:
+def is_array(mlir_type: ir.Type) -> bool:
     """Return whether a type is a memref."""
-    return isinstance(kind, ir.MemRefType | ir.UnrankedMemRefType)
+    return isinstance(mlir_type, ir.MemRefType | ir.UnrankedMemRefType)
 
 
 def reach(offset: int, sizes: Sequence[int], strides: Sequence[int]) -> range | None:
@@ -49,21 +49,21 @@ def reach(offset: int, sizes: Sequence[int], strides: Sequence[int]) -> range | 
     return range(offset + sum(step for step in steps if step < 0), offset + sum(s for s in steps if s > 0) + 1)
 
 
-def layout_of(kind: ir.MemRefType) -> tuple[list[int], int] | None:
+def layout_of(memref_type: ir.MemRefType) -> tuple[list[int], int] | None:
     """Return strides and offset of a memref type, `DYNAMIC` where unknown; `None` if its layout is not strided."""
     try:
-        strides, offset = kind.get_strides_and_offset()
+        strides, offset = memref_type.get_strides_and_offset()
     except ValueError:
         return None
     return list(strides), int(offset)
 
 
-def reach_of(kind: ir.Type) -> range | None:
+def reach_of(mlir_type: ir.Type) -> range | None:
     """Return the range of linear element indices of a memref type; `None` if it is not static."""
-    if not isinstance(kind, ir.MemRefType) or (layout := layout_of(kind)) is None:
+    if not isinstance(mlir_type, ir.MemRefType) or (layout := layout_of(mlir_type)) is None:
         return None
     strides, offset = layout
-    return reach(offset, list(kind.shape), strides)
+    return reach(offset, list(mlir_type.shape), strides)
 
 
 def within(part: range | None, whole: range | None) -> bool:
@@ -153,12 +153,12 @@ def bytes_lie_inside(op: ir.Operation) -> bool:
     return within(range(first_byte, first_byte + prod(sizes) * size), whole)
 
 
-def bytes_of(kind: ir.Type) -> int | None:
+def bytes_of(mlir_type: ir.Type) -> int | None:
     """Return the size in bytes of an element type in memory; `None` if it is not a number."""
-    if isinstance(kind, ir.IndexType):
+    if isinstance(mlir_type, ir.IndexType):
         return 8
-    if isinstance(kind, ir.IntegerType | ir.FloatType):
-        return int(1 << (-(-kind.width // 8) - 1).bit_length())  # a power of two: 16 for the 10 bytes of f80
+    if isinstance(mlir_type, ir.IntegerType | ir.FloatType):
+        return int(1 << (-(-mlir_type.width // 8) - 1).bit_length())  # a power of two: 16 for the 10 bytes of f80
     return None
 
 

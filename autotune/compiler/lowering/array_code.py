@@ -270,15 +270,15 @@ def of_python(name: str, function: str) -> str:
     return f"{constant}\n  %{name} = llvm.inttoptr %{name}_address : i64 to !llvm.ptr"
 
 
-def load(name: str, base: str, number: int, kind: str = "i64") -> str:
+def load(name: str, base: str, number: int, llvm_type: str = "i64") -> str:
     """Return IR that loads field `number` of a plan or of a row."""
-    return field(name, base, 8 * number, kind)
+    return field(name, base, 8 * number, llvm_type)
 
 
-def field(name: str, base: str, offset: int, kind: str = "i64") -> str:
+def field(name: str, base: str, offset: int, llvm_type: str = "i64") -> str:
     """Return IR that loads a value from `offset` bytes after an address."""
     at = f"%{name}_at_{offset} = llvm.getelementptr %{base}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8"
-    return f"{at}\n  %{name} = llvm.load %{name}_at_{offset} : !llvm.ptr -> {kind}"
+    return f"{at}\n  %{name} = llvm.load %{name}_at_{offset} : !llvm.ptr -> {llvm_type}"
 
 
 def bounds(bits: int) -> str:

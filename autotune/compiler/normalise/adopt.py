@@ -90,20 +90,22 @@ def take_memrefs(function: ir.OpView) -> bool:
     return True
 
 
-def is_tensor(kind: ir.Type) -> bool:
+def is_tensor(mlir_type: ir.Type) -> bool:
     """Return whether a type is a tensor."""
-    return isinstance(kind, (ir.RankedTensorType, ir.UnrankedTensorType))
+    return isinstance(mlir_type, (ir.RankedTensorType, ir.UnrankedTensorType))
 
 
-def memref_of(kind: ir.Type, name: str) -> ir.MemRefType:
+def memref_of(mlir_type: ir.Type, name: str) -> ir.MemRefType:
     """Return the memref type that holds a tensor.
 
     Raises:
         PayloadError: The type is not a tensor of static shape.
     """
-    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
-        raise PayloadError(f"{name} must be a tensor of static shape, it is {kind}; export the model at fixed sizes")
-    return ir.MemRefType.get(kind.shape, kind.element_type)
+    if not isinstance(mlir_type, ir.RankedTensorType) or not mlir_type.has_static_shape:
+        raise PayloadError(
+            f"{name} must be a tensor of static shape, it is {mlir_type}; export the model at fixed sizes"
+        )
+    return ir.MemRefType.get(mlir_type.shape, mlir_type.element_type)
 
 
 def read_from_memref(block: ir.Block, value: ir.Value, number: int) -> None:

@@ -74,12 +74,12 @@ def gathered(op: ir.Operation) -> ir.Value:
     Source: `tensor.gather` of https://mlir.llvm.org/docs/Dialects/TensorOps/.
     """
     source, indices = op.operands
-    chosen, kind = list(ir.DenseI64ArrayAttr(op.attributes["gather_dims"])), op.results[0].type
+    chosen, result_type = list(ir.DenseI64ArrayAttr(op.attributes["gather_dims"])), op.results[0].type
     lead = indices.type.rank - 1
-    sliced = [d for d in range(source.type.rank) if kind.rank == lead + source.type.rank or d not in chosen]
+    sliced = [d for d in range(source.type.rank) if result_type.rank == lead + source.type.rank or d not in chosen]
 
     def element(_: ir.Value) -> ir.Value:
-        loops = [linalg.IndexOp(d).result for d in range(kind.rank)]
+        loops = [linalg.IndexOp(d).result for d in range(result_type.rank)]
         coordinates = {d: loops[lead + position] for position, d in enumerate(sliced)}
         for position, d in enumerate(chosen):
             number = tensor.extract(indices, [*loops[:lead], arith.constant(ir.IndexType.get(), position)])
@@ -87,5 +87,5 @@ def gathered(op: ir.Operation) -> ir.Value:
             coordinates[d] = number if is_index else arith.index_cast(ir.IndexType.get(), number)
         return tensor.extract(source, [coordinates[d] for d in range(source.type.rank)])
 
-    into = tensor.empty(kind.shape, kind.element_type)
-    return generic([], into, [ir.AffineMap.get_identity(kind.rank)], ["parallel"] * kind.rank, element)
+    into = tensor.empty(result_type.shape, result_type.element_type)
+    return generic([], into, [ir.AffineMap.get_identity(result_type.rank)], ["parallel"] * result_type.rank, element)

@@ -119,15 +119,15 @@ def read_all(*elements: ir.Value) -> ir.Value:
     return total
 
 
-def as_kind(value: ir.Value, kind: ir.Type) -> ir.Value:
+def as_kind(value: ir.Value, mlir_type: ir.Type) -> ir.Value:
     """Convert a scalar to another type, as a signed number."""
-    if value.type == kind:
+    if value.type == mlir_type:
         return value
-    is_from_float, is_to_float = isinstance(value.type, ir.FloatType), isinstance(kind, ir.FloatType)
+    is_from_float, is_to_float = isinstance(value.type, ir.FloatType), isinstance(mlir_type, ir.FloatType)
     if is_from_float and is_to_float:
-        return arith.extf(kind, value) if value.type.width < kind.width else arith.truncf(kind, value)
+        return arith.extf(mlir_type, value) if value.type.width < mlir_type.width else arith.truncf(mlir_type, value)
     if is_from_float:
-        return arith.fptosi(kind, value)
+        return arith.fptosi(mlir_type, value)
     if is_to_float:
-        return arith.sitofp(kind, value)
-    return arith.extsi(kind, value) if value.type.width < kind.width else arith.trunci(kind, value)
+        return arith.sitofp(mlir_type, value)
+    return arith.extsi(mlir_type, value) if value.type.width < mlir_type.width else arith.trunci(mlir_type, value)

@@ -151,19 +151,19 @@ def has_rows(array: ir.Value) -> bool:
     return layout is not None and bool(layout[0]) and layout[0][-1] == 1
 
 
-def bytes_of_row(elements: int, kind: ir.MemRefType) -> int:
+def bytes_of_row(elements: int, memref_type: ir.MemRefType) -> int:
     """Return the size in bytes of `elements` elements; 0 if elements are not whole bytes."""
-    element = kind.element_type
+    element = memref_type.element_type
     width = element.width if isinstance(element, ir.FloatType | ir.IntegerType) else 0
     return 0 if width % BITS_OF_BYTE else elements * width // BITS_OF_BYTE
 
 
-def rows_apart(kind: ir.MemRefType) -> int:
+def rows_apart(memref_type: ir.MemRefType) -> int:
     """Return the number of leading dimensions before those that are contiguous."""
-    layout, dim, step = layout_of(kind), len(kind.shape), 1
+    layout, dim, step = layout_of(memref_type), len(memref_type.shape), 1
     while layout is not None and dim and layout[0][dim - 1] == step:
         dim -= 1
-        step *= kind.shape[dim]
+        step *= memref_type.shape[dim]
     return dim
 
 
@@ -202,8 +202,10 @@ def flat(array: ir.Value) -> ir.Value:
     """Collapse a contiguous array to one dimension."""
     if len(array.type.shape) == 1:
         return array
-    kind = ir.MemRefType.get([prod(array.type.shape)], array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, [1]))
-    return memref.collapse_shape(kind, array, [list(range(len(array.type.shape)))])
+    memref_type = ir.MemRefType.get(
+        [prod(array.type.shape)], array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, [1])
+    )
+    return memref.collapse_shape(memref_type, array, [list(range(len(array.type.shape)))])
 
 
 def row(array: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:

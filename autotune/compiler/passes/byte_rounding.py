@@ -77,7 +77,7 @@ class ByteEnding:
     high: int
     steps: tuple[ir.Operation, ...]
 
-    def write(self, kind: ir.Type) -> ir.Value:
+    def write(self, result_type: ir.Type) -> ir.Value:
         """Build the quantization with the given result type."""
         x, bounds = self.rounded, [float(self.low - self.zero), float(self.high - self.zero)]
         if self.divisor:
@@ -87,22 +87,22 @@ class ByteEnding:
             x = arith.select(arith.cmpf(predicate, x, limit), limit, x)
         q = corrected(x, self.divisor)[1] if self.divisor else x
         word_type = ir.VectorType.get(ir.VectorType(x.type).shape, ir.IntegerType.get_signless(32))
-        quantized = lowest_bytes(arith.bitcast(word_type, arith.addf(q, splat(x, ROUNDER))), ir.VectorType(kind))
+        quantized = lowest_bytes(arith.bitcast(word_type, arith.addf(q, splat(x, ROUNDER))), ir.VectorType(result_type))
         if not self.zero:
             return quantized
-        return arith.addi(quantized, splat_of(kind, self.zero))
+        return arith.addi(quantized, splat_of(result_type, self.zero))
 
 
-def lowest_bytes(words: ir.Value, kind: ir.VectorType) -> ir.Value:
+def lowest_bytes(words: ir.Value, vector_type: ir.VectorType) -> ir.Value:
     """Truncate words to bytes: combine 4 vectors at once by shifts and masks, then permute bytes once.
 
     Truncating each vector would permute bytes twice, and then concatenate the results.
     """
-    count = prod(kind.shape)
+    count = prod(vector_type.shape)
     if count % BYTES:
-        return arith.trunci(kind, words)
+        return arith.trunci(vector_type, words)
     flat = ir.VectorType.get([count], ir.VectorType(words.type).element_type)
-    part, packed = ir.VectorType.get([LANES], flat.element_type), ir.VectorType.get([BYTES], kind.element_type)
+    part, packed = ir.VectorType.get([LANES], flat.element_type), ir.VectorType.get([BYTES], vector_type.element_type)
     words, vectors = vector.shape_cast(flat, words), []
     for start in range(0, count, BYTES):
         combined = None
@@ -123,7 +123,7 @@ def lowest_bytes(words: ir.Value, kind: ir.VectorType) -> ir.Value:
     whole = vectors[0]
     for rest in vectors[1:]:
         whole = joined(whole, rest)
-    return vector.shape_cast(kind, whole)
+    return vector.shape_cast(vector_type, whole)
 
 
 def joined(first: ir.Value, second: ir.Value) -> ir.Value:
@@ -136,9 +136,9 @@ def joined(first: ir.Value, second: ir.Value) -> ir.Value:
     return result
 
 
-def constant_of_words(kind: ir.VectorType, number: int) -> ir.Value:
+def constant_of_words(vector_type: ir.VectorType, number: int) -> ir.Value:
     """Build a splat constant from an unsigned 32-bit number."""
-    return splat_of(kind, number - (1 << 32) if number >= 1 << 31 else number)
+    return splat_of(vector_type, number - (1 << 32) if number >= 1 << 31 else number)
 
 
 def ending_of(cast: ir.Operation) -> ByteEnding | None:
@@ -214,9 +214,9 @@ def rounded_quotients(module: ir.Module) -> Iterator[tuple[ir.Operation, float]]
             yield op.operation, divisor
 
 
-def is_f32_vector(kind: ir.Type) -> bool:
+def is_f32_vector(mlir_type: ir.Type) -> bool:
     """Return whether a type is a vector of f32."""
-    return isinstance(kind, ir.VectorType) and isinstance(kind.element_type, ir.F32Type)
+    return isinstance(mlir_type, ir.VectorType) and isinstance(mlir_type.element_type, ir.F32Type)
 
 
 def constant_of(value: ir.Value) -> float | None:

@@ -147,22 +147,22 @@ RULES: dict[str, Callable[[ir.Operation], bool]] = {
 }
 
 
-def is_odd(kind: ir.Type) -> bool:
+def is_odd(mlir_type: ir.Type) -> bool:
     """Return whether a type is a fixed-length vector whose last dimension is not a power of two."""
-    if not isinstance(kind, ir.VectorType) or kind.rank == 0 or kind.scalable:
+    if not isinstance(mlir_type, ir.VectorType) or mlir_type.rank == 0 or mlir_type.scalable:
         return False
-    return bool(kind.shape[-1] & (kind.shape[-1] - 1) != 0)
+    return bool(mlir_type.shape[-1] & (mlir_type.shape[-1] - 1) != 0)
 
 
-def grown(kind: ir.Type) -> ir.VectorType:
+def grown(mlir_type: ir.Type) -> ir.VectorType:
     """Return the padded type of a vector."""
-    *lead, last = ir.VectorType(kind).shape
-    return ir.VectorType.get([*lead, 1 << last.bit_length()], ir.VectorType(kind).element_type)
+    *lead, last = ir.VectorType(mlir_type).shape
+    return ir.VectorType.get([*lead, 1 << last.bit_length()], ir.VectorType(mlir_type).element_type)
 
 
-def mask_of(kind: ir.VectorType, length: int) -> ir.Value:
+def mask_of(vector_type: ir.VectorType, length: int) -> ir.Value:
     """Build a mask of the first `length` lanes of a vector, at the insertion point."""
-    return vector.constant_mask(ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(1)), [length])
+    return vector.constant_mask(ir.VectorType.get(vector_type.shape, ir.IntegerType.get_signless(1)), [length])
 
 
 def finish_constant(op: ir.Operation, _: int) -> None:

@@ -122,11 +122,11 @@ def share_among(function: ir.Operation, results: list[StoredResult]) -> None:
             results.remove(target)
 
 
-def is_large(kind: ir.Type) -> bool:
+def is_large(mlir_type: ir.Type) -> bool:
     """Return whether a type is a static memref of at least `LEAST_BYTES`."""
-    if not isinstance(kind, ir.MemRefType) or DYNAMIC in kind.shape:
+    if not isinstance(mlir_type, ir.MemRefType) or DYNAMIC in mlir_type.shape:
         return False
-    return bytes_of_row(prod(kind.shape), kind) >= LEAST_BYTES
+    return bytes_of_row(prod(mlir_type.shape), mlir_type) >= LEAST_BYTES
 
 
 def follows(store: RowAccess, load: RowAccess, numbers: dict[ir.Operation, int]) -> bool:

@@ -114,10 +114,10 @@ def is_choice(op: ir.Operation, value: ir.Value) -> bool:
     return op.name == "arith.select" and bool(op.operands[1] == value) and bool(op.operands[2] != value)
 
 
-def constants(numbers: Sequence[int], kind: ir.Type) -> ir.Value:
+def constants(numbers: Sequence[int], mlir_type: ir.Type) -> ir.Value:
     """Build a vector constant of integers."""
-    vector_type = ir.VectorType.get([len(numbers)], kind)
-    elements = [ir.IntegerAttr.get(kind, each) for each in numbers]
+    vector_type = ir.VectorType.get([len(numbers)], mlir_type)
+    elements = [ir.IntegerAttr.get(mlir_type, each) for each in numbers]
     return arith.constant(vector_type, ir.DenseElementsAttr.get(elements, vector_type))
 
 

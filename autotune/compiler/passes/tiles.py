@@ -38,11 +38,13 @@ def tile_of(source: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
 
 def view_of(source: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[int], steps: Sequence[int]) -> ir.Value:
     """Build a subview without unit dimensions; offsets and layout are dynamic."""
-    kind, dynamic = ir.MemRefType(source.type), ir.ShapedType.get_dynamic_stride_or_offset()
-    strides, _ = kind.get_strides_and_offset()
+    source_type, dynamic = ir.MemRefType(source.type), ir.ShapedType.get_dynamic_stride_or_offset()
+    strides, _ = source_type.get_strides_and_offset()
     kept = [dim for dim in range(len(sizes)) if sizes[dim] > 1]
     layout = ir.StridedLayoutAttr.get(dynamic, [strides[dim] * steps[dim] for dim in kept])
-    view_type = ir.MemRefType.get([sizes[dim] for dim in kept], kind.element_type, layout, kind.memory_space)
+    view_type = ir.MemRefType.get(
+        [sizes[dim] for dim in kept], source_type.element_type, layout, source_type.memory_space
+    )
     dynamic_offsets = [dynamic] * len(sizes)
     return memref.SubViewOp(view_type, source, list(offsets), [], [], dynamic_offsets, list(sizes), list(steps)).result
 

@@ -220,17 +220,19 @@ def _rewrite_with(expand: Callable[[ir.Value], ir.Value]) -> Callable[[ir.OpView
 
 def _call_by_lanes(op: ir.OpView, rewriter: PatternRewriter) -> bool:
     """Unroll a function of a vector to lanes, unless a polynomial replaces it."""
-    kind, name = op.result.type, op.operation.name
-    if not isinstance(kind, ir.VectorType):
+    result_type, name = op.result.type, op.operation.name
+    if not isinstance(result_type, ir.VectorType):
         return True  # no match
-    if name in POLYNOMIALS and isinstance(kind.element_type, ir.F32Type) and LIBM not in op.operation.attributes:
+    if name in POLYNOMIALS and isinstance(result_type.element_type, ir.F32Type) and LIBM not in op.operation.attributes:
         return True
     with rewriter.ip:
         lanes = [
-            ir.Operation.create(name, [kind.element_type], [vector.extract(op.operands[0], [], list(position))]).result
-            for position in product(*map(range, kind.shape))
+            ir.Operation.create(
+                name, [result_type.element_type], [vector.extract(op.operands[0], [], list(position))]
+            ).result
+            for position in product(*map(range, result_type.shape))
         ]
-        rewriter.replace_op(op, [vector.from_elements(kind, lanes)])
+        rewriter.replace_op(op, [vector.from_elements(result_type, lanes)])
     return False
 
 

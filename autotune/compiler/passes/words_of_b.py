@@ -206,9 +206,11 @@ def lay_in_panels(packed: Iterable[ir.Value]) -> None:
         if made_by is None or made_by.name != "memref.alloc":
             raise CompileError("transform", "words of B that a call packs must be an intermediate, they are not")
         *lead, words, columns = shape_of(buffer)
-        kind = ir.MemRefType.get([*lead, -(-columns // LANES), words, LANES], ir.MemRefType(buffer.type).element_type)
+        panel_type = ir.MemRefType.get(
+            [*lead, -(-columns // LANES), words, LANES], ir.MemRefType(buffer.type).element_type
+        )
         with ir.InsertionPoint(made_by), made_by.location:
-            panels = memref.alloc(kind, [], [])
+            panels = memref.alloc(panel_type, [], [])
         Loads(LANES, panels).redirect(buffer, len(lead) + 2, lambda indices: indices)
         made_by.erase()
 

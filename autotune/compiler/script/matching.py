@@ -49,9 +49,9 @@ def matches(match: Match) -> bool:
         return True
 
 
-def main_of(match: Match, kind: ir.FunctionType) -> str:
+def main_of(match: Match, function_type: ir.FunctionType) -> str:
     """Return a module whose entry includes the matcher on the operation of the task and propagates its failure."""
-    input_type, result_types = str(kind.inputs[0]), ", ".join(map(str, kind.results))
+    input_type, result_types = str(function_type.inputs[0]), ", ".join(map(str, function_type.results))
     include = f"transform.include @{match.matcher} failures(propagate) (%typed) : ({input_type}) -> ({result_types})"
     return f"""module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence private @{match.matcher}({input_type} {{transform.readonly}}) -> ({result_types})
@@ -61,7 +61,7 @@ def main_of(match: Match, kind: ir.FunctionType) -> str:
     transform.foreach %ops : !transform.any_op {{
     ^bb0(%op: !transform.any_op):
       %typed = transform.cast %op : !transform.any_op to {input_type}
-      %matched:{len(kind.results)} = {include}
+      %matched:{len(function_type.results)} = {include}
     }}
     transform.yield
   }}

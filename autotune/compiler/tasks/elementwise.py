@@ -127,9 +127,9 @@ def shifts_long_rows(op: ir.Operation) -> bool:
     return len(op_names) == 1 and op_names[0] in SHIFTS
 
 
-def bits_of(kind: ir.Type) -> int:
+def bits_of(mlir_type: ir.Type) -> int:
     """Return the width of an integer or float type in bits; 0 for any other type."""
-    return int(kind.width) if isinstance(kind, ir.IntegerType | ir.FloatType) else 0
+    return int(mlir_type.width) if isinstance(mlir_type, ir.IntegerType | ir.FloatType) else 0
 
 
 def is_kept(op: ir.Operation) -> bool:

@@ -210,9 +210,9 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
     return with_accepted(function, arguments)
 
 
-def plain_type(kind: ir.MemRefType) -> str:
+def plain_type(memref_type: ir.MemRefType) -> str:
     """Return the type of a memref of the same shape and element type with identity layout (row-major)."""
-    return "x".join(("memref<", *map(str, kind.shape), f"{kind.element_type}>")).replace("<x", "<")
+    return "x".join(("memref<", *map(str, memref_type.shape), f"{memref_type.element_type}>")).replace("<x", "<")
 
 
 def with_accepted(function: ir.OpView, arguments: list[Argument]) -> tuple[Argument, ...]:

@@ -40,15 +40,15 @@ def range_of(function: ir.OpView, number: int, value: ir.Value) -> tuple[float, 
     return low, high
 
 
-def can_be_drawn(kind: str, low: float, high: float) -> bool:
+def can_be_drawn(dtype: str, low: float, high: float) -> bool:
     """Return whether random numbers of a type can be drawn from a range.
 
     >>> can_be_drawn("i8", -128, 128), can_be_drawn("i8", 0, 129), can_be_drawn("i8", 0.2, 0.8)
     (True, False, False)
     """
-    if not kind.startswith("i"):
+    if not dtype.startswith("i"):
         return isfinite(high - low)
-    limits = np.iinfo(DTYPES[kind])
+    limits = np.iinfo(DTYPES[dtype])
     return int(limits.min) <= int(low) < int(high) <= int(limits.max) + 1
 
 

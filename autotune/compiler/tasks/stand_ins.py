@@ -121,11 +121,11 @@ def close_gaps(module: ir.Module) -> None:
                     linalg.copy(copy, outs=[value])
 
 
-def is_dense(kind: ir.MemRefType) -> bool:
+def is_dense(memref_type: ir.MemRefType) -> bool:
     """Return whether a memref is contiguous in row-major order."""
-    strides, _ = kind.get_strides_and_offset()
+    strides, _ = memref_type.get_strides_and_offset()
     expected = 1
-    for size, stride in reversed(list(zip(kind.shape, strides, strict=True))):
+    for size, stride in reversed(list(zip(memref_type.shape, strides, strict=True))):
         if size != 1 and stride != expected:
             return False
         expected *= size

@@ -456,9 +456,9 @@ def summed(op: ir.Operation) -> list[ir.Operation]:
     return [use.owner.operation for use in op.results[0].uses if use.owner.operation.name in SUMS]
 
 
-def element_bytes(kind: ir.Type) -> int:
+def element_bytes(mlir_type: ir.Type) -> int:
     """Return the size of an element of an array, in bytes."""
-    element = ir.ShapedType(kind).element_type
+    element = ir.ShapedType(mlir_type).element_type
     if isinstance(element, ir.IndexType):
         return 8
     return max(1, getattr(element, "width", 32) // 8)

@@ -421,9 +421,11 @@ def symbol_of(sequence: ir.Operation) -> str:
     return str(sequence.attributes["sym_name"].value)
 
 
-def passed_on(state: HandleState, name: str, kind: ir.Type) -> HandleState:
+def passed_on(state: HandleState, name: str, mlir_type: ir.Type) -> HandleState:
     """Copy the contents of a handle for a new name and type."""
-    return replace(state, name=name, type=kind, ops=list(state.ops), values=list(state.values), invalid="", ended=0)
+    return replace(
+        state, name=name, type=mlir_type, ops=list(state.ops), values=list(state.values), invalid="", ended=0
+    )
 
 
 def first_of(state: HandleState) -> HandleState:

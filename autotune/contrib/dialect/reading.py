@@ -141,14 +141,16 @@ def read_values(values: "ir.OpResultList | ir.BlockArgumentList", names: Names) 
     return tuple(converted)
 
 
-def read_type(kind: ir.Type) -> WrittenType:
+def read_type(mlir_type: ir.Type) -> WrittenType:
     """Convert a type to plain data."""
-    if isinstance(kind, ir.UnrankedTensorType):
-        return WrittenType(str(kind), str(kind.element_type), None, True)
-    if isinstance(kind, ir.RankedTensorType):
-        shape = tuple(RUNTIME if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
-        return WrittenType(str(kind), str(kind.element_type), shape, True)
-    return WrittenType(str(kind), str(kind), None, False)
+    if isinstance(mlir_type, ir.UnrankedTensorType):
+        return WrittenType(str(mlir_type), str(mlir_type.element_type), None, True)
+    if isinstance(mlir_type, ir.RankedTensorType):
+        shape = tuple(
+            RUNTIME if mlir_type.is_dynamic_dim(i) else mlir_type.get_dim_size(i) for i in range(mlir_type.rank)
+        )
+        return WrittenType(str(mlir_type), str(mlir_type.element_type), shape, True)
+    return WrittenType(str(mlir_type), str(mlir_type), None, False)
 
 
 def plain_attribute(attribute: ir.Attribute) -> Attribute:

@@ -163,9 +163,9 @@ class BufferView:
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return (last + 1) * self.width
 
-    def moved(self, elements: int, kind: ir.MemRefType) -> "BufferView":
+    def moved(self, elements: int, memref_type: ir.MemRefType) -> "BufferView":
         """Return a subview of another type, at an offset in elements."""
-        return BufferView(self.buffer, self.offset + elements * self.width, kind)
+        return BufferView(self.buffer, self.offset + elements * self.width, memref_type)
 
 
 def plan_host(source: HostSource) -> HostPlan:

@@ -478,9 +478,9 @@ def pick(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask |
     threads.give(op, np.where(condition[:, None] if wide else condition, then, otherwise), mask, "other")
 
 
-def converted(name: str, value: Value, kind: ir.Type) -> Value:
+def converted(name: str, value: Value, mlir_type: ir.Type) -> Value:
     """Convert a value to another type: `arith.bitcast` keeps the bits, others the number."""
-    element = str(ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind)
+    element = str(ir.VectorType(mlir_type).element_type if isinstance(mlir_type, ir.VectorType) else mlir_type)
     array, dtype = np.asarray(value), DTYPES.get(element, np.dtype(bool))
     return array.view(dtype) if name == "arith.bitcast" else array.astype(dtype)
 

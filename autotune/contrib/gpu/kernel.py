@@ -204,9 +204,11 @@ def buffer_bytes(alloc: ir.Operation) -> int:
     return elements * (width_of(memref_type.element_type) // 8)
 
 
-def width_of(kind: ir.Type) -> int:
+def width_of(mlir_type: ir.Type) -> int:
     """Return the width of an element type, in bits."""
-    return int(ir.IntegerType(kind).width if isinstance(kind, ir.IntegerType) else ir.FloatType(kind).width)
+    return int(
+        ir.IntegerType(mlir_type).width if isinstance(mlir_type, ir.IntegerType) else ir.FloatType(mlir_type).width
+    )
 
 
 def count(ops: list[ir.Operation], name: str) -> int:

@@ -126,9 +126,9 @@ def are_apart(first: Access, second: Access) -> bool:
     return False
 
 
-def length_of(kind: ir.Type) -> int:
+def length_of(mlir_type: ir.Type) -> int:
     """Return the number of elements of a scalar or vector type."""
-    return ir.VectorType(kind).shape[0] if isinstance(kind, ir.VectorType) else 1
+    return ir.VectorType(mlir_type).shape[0] if isinstance(mlir_type, ir.VectorType) else 1
 
 
 def written_in(op: ir.Operation) -> Iterator[ir.Value]:

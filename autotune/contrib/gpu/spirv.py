@@ -65,10 +65,10 @@ def one_by_one(module: ir.Module) -> None:
             op.erase()
 
 
-def elements(at: list[ir.Value], kind: ir.VectorType) -> list[list[ir.Value]]:
+def elements(at: list[ir.Value], vector_type: ir.VectorType) -> list[list[ir.Value]]:
     """Return the memref indices of each element of a vector along the last dimension."""
     index = ir.IndexType.get()
-    steps = [arith.constant(index, number) for number in range(kind.shape[0])]
+    steps = [arith.constant(index, number) for number in range(vector_type.shape[0])]
     return [[*at[:-1], arith.addi(at[-1], step)] for step in steps]
 
 

@@ -166,7 +166,7 @@ def write_folded(rewriter: PatternRewriter, op: ir.Operation, value: ir.Value) -
     return copy
 
 
-def dense(array: Array, kind: ir.RankedTensorType) -> ir.Value:
+def dense(array: Array, tensor_type: ir.RankedTensorType) -> ir.Value:
     """Create a constant tensor."""
-    contiguous = np.ascontiguousarray(array, dtype=NUMBERS[str(kind.element_type)])
-    return arith.constant(kind, ir.DenseElementsAttr.get(contiguous))
+    contiguous = np.ascontiguousarray(array, dtype=NUMBERS[str(tensor_type.element_type)])
+    return arith.constant(tensor_type, ir.DenseElementsAttr.get(contiguous))

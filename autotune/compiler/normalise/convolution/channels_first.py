@@ -127,11 +127,11 @@ class Planes:
         """Select an element if horizontal tap j is inside of the row, else the padding value."""
         if not self.leaves(j):
             return x
-        line, kind = self.across, ir.IndexType.get()
+        line, index_type = self.across, ir.IndexType.get()
         inside = [window for window in range(line.windows) if j in line.inside(window)]
         w = linalg.IndexOp(3).result
         bounds = [(arith.CmpIPredicate.sge, inside[0]), (arith.CmpIPredicate.sle, inside[-1])]
-        first, last = (arith.cmpi(how, w, arith.constant(kind, at)) for how, at in bounds)
+        first, last = (arith.cmpi(how, w, arith.constant(index_type, at)) for how, at in bounds)
         return arith.select(arith.andi(first, last), x, self.border)
 
 

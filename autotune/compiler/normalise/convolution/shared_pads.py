@@ -27,16 +27,18 @@ def share_pads(module: ir.Module) -> None:
                 pad.erase()
 
 
-def part_of_pad(widest: ir.Operation, kind: ir.RankedTensorType, before: Sequence[int]) -> ir.Value:
+def part_of_pad(widest: ir.Operation, tensor_type: ir.RankedTensorType, before: Sequence[int]) -> ir.Value:
     """Build the slice of a pad that equals another pad of the same tensor.
 
     Args:
         widest: Pad to slice.
-        kind: Type of the result of the other pad.
+        tensor_type: Type of the result of the other pad.
         before: Low padding of the other pad, by dimension.
     """
     offsets = [most - mine for most, mine in zip(amounts(widest)[0], before, strict=True)]
-    return tensor.extract_slice(kind, widest.results[0], [], [], [], offsets, list(kind.shape), [1] * kind.rank)
+    return tensor.extract_slice(
+        tensor_type, widest.results[0], [], [], [], offsets, list(tensor_type.shape), [1] * tensor_type.rank
+    )
 
 
 def pads_of_one(module: ir.Module) -> list[list[ir.Operation]]:

@@ -74,7 +74,7 @@ def split(op: ir.Operation, loop: int) -> None:
         return
     last = nest.sizes[loop] - 1
     wide = first.type.element_type
-    kind = ir.IntegerType.get_signless(NARROW) if is_index(wide) and last < 1 << NARROW - 1 else wide
+    index_type = ir.IntegerType.get_signless(NARROW) if is_index(wide) and last < 1 << NARROW - 1 else wide
 
     def combine(value: ir.Value, there: ir.Value) -> ir.Value:
         named = arith.maximumf if extremum.name == "arith.maximumf" else arith.minimumf
@@ -85,14 +85,14 @@ def split(op: ir.Operation, loop: int) -> None:
         return arith.ori(equal, arith.cmpf(arith.CmpFPredicate.UNO, value, value))
 
     def nearer(value: ir.Value, most: ir.Value, index: ir.Value, there: ir.Value) -> ir.Value:
-        return arith.minsi(there, arith.select(is_it(value, most), index, arith.constant(kind, last)))
+        return arith.minsi(there, arith.select(is_it(value, most), index, arith.constant(index_type, last)))
 
     def find_in_rows() -> tuple[ir.Value, ir.Value]:
         most = generic([x], start, [read, written], list(nest.iterators), combine)
-        far = filled(first.type.shape, kind, arith.constant(kind, last))
-        line, along = tensor.empty([last + 1], kind), ir.AffineMap.get(read.n_dims, 0, [dims(read.n_dims)[loop]])
+        far = filled(first.type.shape, index_type, arith.constant(index_type, last))
+        line, along = tensor.empty([last + 1], index_type), ir.AffineMap.get(read.n_dims, 0, [dims(read.n_dims)[loop]])
         one = [ir.AffineMap.get_identity(1)]
-        indices = generic([], line, one, ["parallel"], lambda _: arith.index_cast(kind, linalg.IndexOp(0).result))
+        indices = generic([], line, one, ["parallel"], lambda _: arith.index_cast(index_type, linalg.IndexOp(0).result))
         maps = [read, written, along, written]
         return most, generic([x, most, indices], far, maps, list(nest.iterators), nearer)
 
@@ -103,12 +103,12 @@ def split(op: ir.Operation, loop: int) -> None:
             return
         if prod(nest.sizes) == last + 1 >= LEAST and prod(x.type.shape) == last + 1:
             row = flat(x, [range(len(x.type.shape))])
-            both = LongRow(row, start.owner.operands[0], combine, is_it, kind).find()
+            both = LongRow(row, start.owner.operands[0], combine, is_it, index_type).find()
             most, argmax = (unflat(each, [], start.type.shape) for each in both)
         else:
             most, argmax = find_in_rows()
         op.results[0].replace_all_uses_with(most)
-        if kind != wide:
+        if index_type != wide:
             rank = len(first.type.shape)
             whole, into = [ir.AffineMap.get_identity(rank)] * 2, tensor.empty(first.type.shape, wide)
             argmax = generic([argmax], into, whole, ["parallel"] * rank, lambda at, _: arith.extsi(wide, at))
@@ -124,9 +124,9 @@ def is_filled(value: ir.Value, number: float) -> bool:
     return bool(fill.operands[0].owner.attributes["value"].value == number)
 
 
-def is_index(kind: ir.Type) -> bool:
+def is_index(mlir_type: ir.Type) -> bool:
     """Return whether a type is a 64-bit integer."""
-    return isinstance(kind, ir.IntegerType) and kind.width == 2 * NARROW
+    return isinstance(mlir_type, ir.IntegerType) and mlir_type.width == 2 * NARROW
 
 
 COPIES = ("linalg.generic", "linalg.broadcast", "linalg.transpose")

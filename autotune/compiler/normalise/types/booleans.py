@@ -81,20 +81,20 @@ def holds_booleans(value: ir.Value) -> bool:
     return holds_booleans_type(value.type)
 
 
-def holds_booleans_type(kind: ir.Type) -> bool:
+def holds_booleans_type(mlir_type: ir.Type) -> bool:
     """Return whether a type is a tensor or memref of i1."""
-    shaped = isinstance(kind, (ir.RankedTensorType, ir.MemRefType))
-    return shaped and str(ir.ShapedType(kind).element_type) == "i1"
+    shaped = isinstance(mlir_type, (ir.RankedTensorType, ir.MemRefType))
+    return shaped and str(ir.ShapedType(mlir_type).element_type) == "i1"
 
 
-def as_bytes(kind: ir.Type) -> ir.Type:
+def as_bytes(mlir_type: ir.Type) -> ir.Type:
     """Return the type with i8 instead of i1; any other type unchanged."""
-    if not holds_booleans_type(kind):
-        return kind
+    if not holds_booleans_type(mlir_type):
+        return mlir_type
     byte = ir.IntegerType.get_signless(8)
-    if isinstance(kind, ir.MemRefType):
-        return ir.MemRefType.get(kind.shape, byte, kind.layout, kind.memory_space)
-    return ir.RankedTensorType.get(kind.shape, byte)
+    if isinstance(mlir_type, ir.MemRefType):
+        return ir.MemRefType.get(mlir_type.shape, byte, mlir_type.layout, mlir_type.memory_space)
+    return ir.RankedTensorType.get(mlir_type.shape, byte)
 
 
 def constant_as_bytes(attribute: ir.Attribute) -> ir.Attribute:

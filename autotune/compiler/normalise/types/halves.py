@@ -55,14 +55,14 @@ def compute_in_singles(module: ir.Module) -> bool:
     return True
 
 
-def is_half(kind: ir.Type) -> bool:
+def is_half(mlir_type: ir.Type) -> bool:
     """Return whether a type is a 16-bit float, or a tensor or memref of them."""
-    return str(element_of(kind)) in HALVES
+    return str(element_of(mlir_type)) in HALVES
 
 
-def element_of(kind: ir.Type) -> ir.Type:
+def element_of(mlir_type: ir.Type) -> ir.Type:
     """Return the element type of a tensor or memref; a scalar type itself."""
-    return kind.element_type if isinstance(kind, ir.ShapedType) else kind
+    return mlir_type.element_type if isinstance(mlir_type, ir.ShapedType) else mlir_type
 
 
 def is_rounding(op: ir.Operation) -> bool:

@@ -78,18 +78,18 @@ def type_of(function: ir.Operation) -> ir.Type:
     return ir.TypeAttr(function.attributes["function_type"]).value
 
 
-def is_wide(kind: ir.Type) -> bool:
+def is_wide(mlir_type: ir.Type) -> bool:
     """Return whether a type is f64, or a tensor or memref of it."""
-    return str(kind.element_type if isinstance(kind, ir.ShapedType) else kind) == WIDE
+    return str(mlir_type.element_type if isinstance(mlir_type, ir.ShapedType) else mlir_type) == WIDE
 
 
-def as_f32(kind: ir.Type) -> ir.Type:
+def as_f32(mlir_type: ir.Type) -> ir.Type:
     """Return the type with f32 as its element type."""
     single = ir.F32Type.get()
-    if isinstance(kind, ir.RankedTensorType):
-        return ir.RankedTensorType.get(kind.shape, single)
-    if isinstance(kind, ir.MemRefType):
-        return ir.MemRefType.get(kind.shape, single, kind.layout, kind.memory_space)
+    if isinstance(mlir_type, ir.RankedTensorType):
+        return ir.RankedTensorType.get(mlir_type.shape, single)
+    if isinstance(mlir_type, ir.MemRefType):
+        return ir.MemRefType.get(mlir_type.shape, single, mlir_type.layout, mlir_type.memory_space)
     return single
 
 
