@@ -287,7 +287,7 @@ def shape_of(argument: Argument) -> Array:
 
 
 LEAST_BYTES = 1 << 16  # from about this size on, malloc returns memory to the kernel and gets it back zeroed
-MOST_KEPT = 2  # one is computed while the caller still refers to the previous one
+MOST_FREE = 2  # one is computed while the caller still refers to the previous one
 
 
 class Results:
@@ -305,7 +305,7 @@ class Results:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], pages: Pages) -> None:
         self._shape, self._dtype, self._pages = shape, dtype, pages
         self._bytes = prod(shape) * dtype.itemsize
-        self._kept: deque[tuple[Array, object, int]] = deque(maxlen=MOST_KEPT)
+        self._kept: deque[tuple[Array, object, int]] = deque(maxlen=MOST_FREE)
 
     def maker(self) -> Callable[[], Array]:
         """Return a function that allocates uninitialized arrays."""

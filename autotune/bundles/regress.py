@@ -35,7 +35,7 @@ from autotune.core.evaluator import Effort
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import VARIABLE, are_emulated
 from autotune.core.listener import SILENT, Listener
-from autotune.core.trial import UNTOLD
+from autotune.core.trial import INCONCLUSIVE
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.records import ProcessTimes
@@ -167,7 +167,7 @@ def look_once(
         listener.stage(f"{finding.payload}: process {len(sessions) + 1} of up to {most}")
         timing = measure_once(bundle, machine, effort)
         if timing.session is None:
-            verdict: RegressionVerdict = "inconclusive" if timing.ours.outcome in UNTOLD else "wrong"
+            verdict: RegressionVerdict = "inconclusive" if timing.ours.outcome in INCONCLUSIVE else "wrong"
             why = f"{timing.ours.outcome}: {timing.ours.diagnostic}"
             return replace(finding, verdict=verdict, why=why), None
         if why := why_impossible(bundle, machine, timing.session, effort):

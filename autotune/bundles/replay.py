@@ -22,7 +22,7 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.stats import Interval
-from autotune.core.trial import RIGHT, UNTOLD, Outcome
+from autotune.core.trial import INCONCLUSIVE, RIGHT, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
@@ -228,7 +228,7 @@ def unsteady_now(bundle: BundleFiles, figures: SessionFigures, machine: Machine,
 
 def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
     """Return the verdict for an outcome and a speed-up; too little memory or time is unknown, not wrong."""
-    if outcome in UNTOLD:
+    if outcome in INCONCLUSIVE:
         return "unknown"
     return compare(now, recorded) if outcome in RIGHT else "wrong"
 

@@ -60,7 +60,7 @@ class Session:
     def _compile(self, payload: Payload) -> "SessionFunction":
         candidate = choose_candidate(payload, self._bundles, self._machine, self._listener)
         program = compile_candidate(payload, candidate)
-        self._make_kept(payload)
+        self._make_stored(payload)
         outputs = {argument.name: self._empty(argument) for argument in payload.outputs}
         inputs = {a.name: shape_of(a) for a in payload.arguments if a.role == "input"}
         have = {**self._kept, **outputs, **inputs}
@@ -73,7 +73,7 @@ class Session:
         """Weights and states of the session, by name."""
         return self._kept
 
-    def _make_kept(self, payload: Payload) -> None:
+    def _make_stored(self, payload: Payload) -> None:
         """Create the weights and states that the session does not have yet."""
         for argument in payload.arguments:
             known = self._kept.get(argument.name)

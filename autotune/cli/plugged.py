@@ -31,20 +31,20 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
             others = added.keys() - {parameter.name for parameter in taker.parameters}
             taker.run({name: value for name, value in arguments.items() if name not in others})
         else:
-            check_taken(options, arguments)
+            check_supported(options, arguments)
             function(**{name: value for name, value in arguments.items() if name not in added})
 
     return signed(run, [*inspect.signature(function).parameters.values(), *added.values()])
 
 
-def check_taken(options: Sequence[VerbOption], arguments: Arguments) -> None:
+def check_supported(options: Sequence[VerbOption], arguments: Arguments) -> None:
     """Refuse options of plug-ins of which none runs because its first option is missing.
 
     Raises:
         BadParameter: Such an option is given.
     """
     for plugged in options:
-        if flag := first_given(plugged.parameters, arguments):
+        if flag := first_set(plugged.parameters, arguments):
             first = flag_of(plugged.parameters[0])
             raise typer.BadParameter(f"{flag} must go with {first}, which is missing; add it, or drop {flag}")
 
@@ -56,11 +56,11 @@ def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arg
         BadParameter: Such an option is given.
     """
     others = [each for option in options for each in option.parameters if each not in taker.parameters]
-    if flag := first_given(others, arguments):
+    if flag := first_set(others, arguments):
         raise typer.BadParameter(f"{flag} runs something else than the other options ask for; drop one of them")
 
 
-def first_given(parameters: Sequence[inspect.Parameter], arguments: Arguments) -> str:
+def first_set(parameters: Sequence[inspect.Parameter], arguments: Arguments) -> str:
     """Return the flag of the first parameter whose value is not its default; empty if there is none."""
     return next((flag_of(each) for each in parameters if arguments[each.name] != each.default), "")
 

@@ -26,7 +26,10 @@ Outcome = Literal[
 ]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 RIGHT = ("ok", "noisy")  # outcomes of programs whose results were verified
-UNTOLD = ("out-of-memory", "timed-out")  # outcomes of programs whose results are unknown, for lack of memory or time
+INCONCLUSIVE = (
+    "out-of-memory",
+    "timed-out",
+)  # outcomes of programs whose results are unknown, for lack of memory or time
 
 
 @dataclass(frozen=True)

@@ -104,10 +104,10 @@ def options_from(model: type[M], options: Iterable[Option], words: Mapping[str, 
     known = {each.name: each for each, _ in options}
     if unknown := words.keys() - known.keys():
         raise TypeError(f"{verb}() got an unexpected keyword argument {min(unknown)!r}; options are {', '.join(known)}")
-    return model(**{name: as_given(known[name], value) for name, value in words.items()})
+    return model(**{name: as_field_value(known[name], value) for name, value in words.items()})
 
 
-def as_given(each: "Field[Any]", value: object) -> object:
+def as_field_value(each: "Field[Any]", value: object) -> object:
     """Convert a value to the type of its field: a tuple where several values are allowed."""
     if value is None or each.type not in (tuple[str, ...], tuple[str, ...] | None):
         return value

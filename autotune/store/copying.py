@@ -99,7 +99,7 @@ def studies_of(store: Store) -> list[str]:
     return [study.study_name for study in sorted(store.storage.get_all_studies()) if study.study_name != HEADER]
 
 
-def kept_for(name: str) -> str:
+def attribute_of_records(name: str) -> str:
     """Return the user attribute that holds the data of a study's records."""
     return SUMMARY if name == SUMMARY else TRIAL
 
@@ -117,7 +117,10 @@ def check_beginning(here: Store, there: Store, names: list[str]) -> None:
 
 def begins(here: Store, there: Store, name: str) -> bool:
     """Return whether the target's records of a study are a prefix of the source's."""
-    mine, theirs = values(here.log(name, kept_for(name))), values(there.log(name, kept_for(name)))
+    mine, theirs = (
+        values(here.log(name, attribute_of_records(name))),
+        values(there.log(name, attribute_of_records(name))),
+    )
     return theirs == mine[: len(theirs)]
 
 
@@ -133,7 +136,7 @@ def mark(store: Store, source: str) -> None:
 
 def copy_study(here: Store, there: Store, name: str, done: Progress) -> tuple[int, int]:
     """Copy the missing records of one study; return the number it had, and the number copied."""
-    log, attributes = there.log(name, kept_for(name)), here.log(name, kept_for(name)).about()
+    log, attributes = there.log(name, attribute_of_records(name)), here.log(name, attribute_of_records(name)).about()
     copied_attributes = log.about()
     for key, value in attributes.items():
         if copied_attributes.get(key) != value:
@@ -162,7 +165,7 @@ def count_records(store: Store, names: list[str]) -> int:
 
 def compare_study(here: Store, there: Store, name: str, count: int) -> None:
     """Raise unless the target's study equals the first `count` records of the source's."""
-    mine, theirs = (store.log(name, kept_for(name)) for store in (here, there))
+    mine, theirs = (store.log(name, attribute_of_records(name)) for store in (here, there))
     copied = values(theirs)
     if len(copied) != count or mine.about() != theirs.about() or values(mine)[:count] != copied:
         raise StoreError(f"a copy must be what was copied, {name} in {there.where} is not; move it away and copy again")

@@ -32,7 +32,7 @@ MOST_BYTES = 4 << 20  # of the file
 MOST_TEXT = 256 << 20  # of the decompressed text
 MOST_MEMORY = 128 << 20  # of the decompressor; files of `write_recording` take half
 DIGITS = 4  # significant digits of a time; measurements are reproducible to two
-KEPT = 32  # recordings cached in memory, of about 2 MB each
+MOST_CACHED = 32  # recordings cached in memory, of about 2 MB each
 ROOT_FACTS = ("gathers", "vectorizes", "lanes", "filled", "turned", "periods", "counts")  # of a task, in version 1
 KEY = 12  # stored characters of a trial's key
 
@@ -169,7 +169,7 @@ def is_recording(path: str | Path) -> bool:
         return False
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MOST_CACHED)
 def recording_in(data: bytes, most_text: int, most_memory: int) -> Recording:
     """Parse the contents of a recording's file; results are cached, since several sweeps may read the same file."""
     text = lzma.LZMADecompressor(lzma.FORMAT_XZ, most_memory).decompress(data, most_text)

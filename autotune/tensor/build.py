@@ -29,7 +29,7 @@ from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
 
-KEPT = 256  # compiled graphs of `Tensor.numpy` that are cached in memory
+MOST_CACHED = 256  # compiled graphs of `Tensor.numpy` that are cached in memory
 
 
 class TensorFunction:
@@ -127,7 +127,7 @@ def tuned(payload: Payload, folder: Path) -> Candidate:
     return recorded_candidate(files)
 
 
-@lru_cache(KEPT)
+@lru_cache(MOST_CACHED)
 def shared_function(payload: Payload) -> TensorFunction:
     """Return the compiled function of a payload without weights, shared by all graphs of the same structure."""
     return function_of(payload, {})

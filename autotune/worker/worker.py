@@ -57,7 +57,7 @@ T = TypeVar("T")
 ROOF_SECONDS = 120.0  # independent of the limit of candidates; a quiet core needs two seconds
 TRIES = 2  # attempts at a call whose process is killed from outside
 LOG_BYTES = 1 << 16  # of a process's output that are read back
-MOST_SAID = 200  # characters of an unexpected error
+MOST_CHARACTERS = 200  # characters of an unexpected error
 PRELOAD = ("autotune.worker.bench.ready_answers",)
 LIBRARY_PRELOAD = ("autotune.worker.bench.libraries",)
 
@@ -270,7 +270,7 @@ class Worker(Closing):
         if isinstance(error, AutotuneError | OSError) or not self._settings.sandboxed:
             raise error
         self._end_process()  # its state is unknown: a bug of ours, or a claim of untrusted code
-        cause = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_SAID]}"
+        cause = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_CHARACTERS]}"
         diagnostic = f"{cause}; that is a fault of autotune, please report it"
         return Evaluation("crashed", diagnostic=diagnostic, phases=self._phases())
 

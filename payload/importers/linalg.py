@@ -13,7 +13,7 @@ from payload.importers.torch_ops import ops_named
 ONNX_TO_TORCH = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 FX_TO_TORCH = "builtin.module(func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline)"
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline)"
-MOST_SAID = 120  # maximum number of characters quoted from torch-mlir's error message
+MOST_CHARACTERS = 120  # maximum number of characters quoted from torch-mlir's error message
 OURS = (
     "linalg",
     "tensor",
@@ -235,6 +235,8 @@ def unsupported(message: str) -> UnsupportedError:
     foreign = re.search(r'"(onnx\.\w+)"', message)  # what no dialect of torch-mlir's has
     op = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", message)), "")
     located = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', message)
-    location, complaint = (located[1], located[2].partition(": %")[0][:MOST_SAID]) if located is not None else ("", "")
+    location, complaint = (
+        (located[1], located[2].partition(": %")[0][:MOST_CHARACTERS]) if located is not None else ("", "")
+    )
     why = f"torch-mlir does not lower {op.removeprefix('onnx.')}" if op else f"torch-mlir says: {complaint}"
     return cannot_lower(op or "an op", why if op or complaint else "torch-mlir fails", op, location)

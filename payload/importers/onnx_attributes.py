@@ -71,7 +71,7 @@ PLACED = ("GatherND", "ScatterND")  # ops with indices into several dimensions
 CLASSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")  # ops with indices into the second dimension
 MOST_NODES = 1 << 15  # of a graph: time and memory of torch-mlir grow faster than their number, here it takes minutes
 MOST_EQUATION = 60  # letters in a message
-MOST_SAID = 6  # numbers of a list in a message
+MOST_NUMBERS = 6  # numbers of a list in a message
 
 
 def check_all(graph: "GraphProto") -> None:
@@ -123,7 +123,7 @@ def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
 
 def wrong(node: "NodeProto", attribute: str, constraint: str, value: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
     """Return the error about an invalid attribute or input of a node."""
-    shown = value[:MOST_SAID] + ([".."] if len(value) > MOST_SAID else []) if isinstance(value, list) else value
+    shown = value[:MOST_NUMBERS] + ([".."] if len(value) > MOST_NUMBERS else []) if isinstance(value, list) else value
     return UnsupportedError(
         f"{node.doc_string} must have {attribute} {constraint}, got {shown}; export the model again"
     )

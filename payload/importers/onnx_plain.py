@@ -16,7 +16,7 @@ from payload.importers.onnx_indices import SORTS_AND_SCATTERS, read_by_axis
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtype_of, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_pools import write_pool
-from payload.importers.onnx_resize import resize, resize_as_said
+from payload.importers.onnx_resize import resize, resize_as_specified
 from payload.importers.onnx_strange import (
     REAL,
     choose_of_equals,
@@ -49,7 +49,7 @@ def write_plainly(model: "ModelProto") -> None:
         say_defaults(model, node)
     rewrite_nodes(model.graph, REWRITES)
     for output in model.graph.output:
-        copy_given(model.graph, output)
+        copy_passed_through(model.graph, output)
 
 
 def rewrite_nodes(
@@ -76,7 +76,7 @@ def rewrite_nodes(
     return is_any
 
 
-def copy_given(graph: "GraphProto", output: "ValueInfoProto") -> None:
+def copy_passed_through(graph: "GraphProto", output: "ValueInfoProto") -> None:
     """Insert an Identity for a graph output that is an input or an initializer."""
     from onnx import helper  # noqa: PLC0415 - comes with an extra
 
@@ -418,7 +418,7 @@ FIRST: dict[str, Rewrite] = {
     "ConvTranspose": say_transposed_pads,
     "GatherElements": read_by_axis,
     "OneHot": cast_indices,
-    "Resize": resize_as_said,
+    "Resize": resize_as_specified,
 }
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), norm_of_one),

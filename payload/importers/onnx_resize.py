@@ -38,7 +38,7 @@ FLOAT = 1  # TensorProto.FLOAT
 LOWERED = ("half_pixel", "asymmetric")  # coordinate modes that torch-mlir lowers for `nearest`
 
 
-def resize_as_said(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+def resize_as_specified(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Rewrite Resize where ONNX's reference differs: linear mode on integers, and `align_corners` with scales.
 
     Integers are interpolated in float and truncated, as in ONNX Runtime. With `align_corners`, scales are replaced by

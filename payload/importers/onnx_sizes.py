@@ -93,15 +93,15 @@ def gathered(node: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
     return [*indices[:-1], *data[of(node, "batch_dims", 0) + indices[-1] :]]
 
 
-def as_given(_: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
+def first_shape(_: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
     """Return the shape of the first input."""
     return shapes[0]
 
 
 GAPS: dict[str, Callable[["NodeProto", Sequence[list[int]]], list[int]]] = {
     "GatherND": gathered,
-    "GroupNormalization": as_given,
-    "MeanVarianceNormalization": as_given,
+    "GroupNormalization": first_shape,
+    "MeanVarianceNormalization": first_shape,
 }  # ops that ONNX's shape inference does not support in all cases
 
 

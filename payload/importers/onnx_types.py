@@ -30,7 +30,7 @@ def is_standard(node: "NodeProto", version: int) -> bool:
 
 
 @cache
-def inputs_taken(op: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
+def input_types_of(op: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return the type variable and the allowed types of every input of a standard op; the last input may be variadic.
 
     Inputs with the same type variable have the same type; the variable of heterogeneous variadic inputs is empty.
@@ -51,7 +51,7 @@ def check_types(node: "NodeProto", known: KnownTensors) -> None:
     Raises:
         UnsupportedError: An input has a type that is not allowed, or inputs of one type variable have different types.
     """
-    accepted = inputs_taken(node.op_type, known.version)
+    accepted = input_types_of(node.op_type, known.version)
     first = dict[str, tuple[str, str]]()
     for name, (variable, kinds) in zip(
         node.input, chain(accepted, repeat(accepted[-1]) if accepted else ()), strict=False

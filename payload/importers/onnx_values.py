@@ -126,7 +126,7 @@ def fold(
     inputs = {name: known[name] for name in node.input if name}
     most = max([MOST_FOLDED, *(array.size for name, array in inputs.items() if name not in weights)])
     try:
-        if size_asked(node, [inputs.get(name) for name in node.input]) > most:
+        if requested_size(node, [inputs.get(name) for name in node.input]) > most:
             return None
         values = compute_node(model, node, inputs)
     except Exception:  # the reference may lack the op or reject a dtype: then the node stays
@@ -134,7 +134,7 @@ def fold(
     return values if all(value.size <= most for value in values) else None
 
 
-def size_asked(node: "NodeProto", inputs: Sequence[Array | None]) -> float:
+def requested_size(node: "NodeProto", inputs: Sequence[Array | None]) -> float:
     """Return the number of result elements that a node's inputs request; 0 for ops whose inputs request no size.
 
     Args:

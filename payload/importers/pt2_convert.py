@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from torch.fx import Graph
 
 BYTES = 256  # number of values of u8
-UNHELD = ("int16", "uint16", "uint32", "uint64")  # integer types that arguments of a payload cannot have
+UNSUPPORTED = ("int16", "uint16", "uint32", "uint64")  # integer types that arguments of a payload cannot have
 REFUSED_PICKLE = "Weights only load failed"  # part of torch.load's error message
 
 
@@ -303,7 +303,7 @@ def check_kinds(graph: "Graph", weights: Mapping[str, Array]) -> None:
     }
     for name, node in {**inputs, **results}.items():
         kind = str(getattr(getattr(node, "meta", {}).get("val"), "dtype", "")).removeprefix("torch.")
-        if kind in UNHELD:
+        if kind in UNSUPPORTED:
             raise UnsupportedError(f"{name} must not be of {kind}, it is; cast it to int32 in the model")
 
 

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from autotune.bundles.contexts import LEAST_BYTES, MOST_KEPT, Results
+from autotune.bundles.contexts import LEAST_BYTES, MOST_FREE, Results
 
 SHAPE = (4, LEAST_BYTES // 16)
 FLOAT = np.dtype(np.float32)
@@ -61,7 +61,7 @@ def test_little_memory_is_kept_back(results):
     arrays = [results.empty() for _ in range(5)]
     assert len({array.ctypes.data for array in arrays}) == 5
     arrays.clear()
-    assert len(results._kept) == MOST_KEPT
+    assert len(results._kept) == MOST_FREE
 
 
 def test_an_array_outlives_what_made_it():

@@ -17,7 +17,7 @@ from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.parts import begin_with_earlier, write_inside_borders
 from autotune.compiler.normalise.shapes.products import share_matrices
-from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
+from autotune.compiler.normalise.shapes.reductions import join_reductions, write_loops_only
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.narrow import narrow_floats
@@ -357,7 +357,7 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "results of fewer dimensions": (write_results_in_shape, COLLAPSED, "tensor.collapse_shape"),
     "rows of two dimensions": (read_rows_in_one, GATHER, "linalg.index 2"),
     "reductions of reductions": (join_reductions, TWICE, '"parallel", "reduction"'),
-    "reductions that keep what they reduce": (write_without_kept, KEPT, "(d0, 0, d1, 0)"),
+    "reductions that keep what they reduce": (write_loops_only, KEPT, "(d0, 0, d1, 0)"),
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
     "start of a sum": (

@@ -13,7 +13,7 @@ import pytest
 from autotune.compiler.lowering.pipeline import compilation
 from autotune.compiler.lowering.rewrites import SCRIPT
 from autotune.compiler.lowering.stages import COMPILED, compile_to
-from autotune.compiler.lowering.steps import ARENA, ASKED, REGIONS, SCHEDULING, STEPS, UNASKED
+from autotune.compiler.lowering.steps import ARENA, REGIONS, REQUESTED, SCHEDULING, STEPS, UNREQUESTED
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, write_step
@@ -65,7 +65,7 @@ def code_of(path):
 def digests():
     """Version and digest of the code of every rewrite, by name."""
     found = {}
-    for rewrite in (*UNASKED, *ASKED):
+    for rewrite in (*UNREQUESTED, *REQUESTED):
         code = "".join(map(code_of, files_behind(rewrite)))
         found[rewrite.name] = [rewrite.version, sha256(code.encode()).hexdigest()[:16]]
     return found
@@ -78,14 +78,14 @@ def files_behind(rewrite):
 
 
 def test_rewrites_that_only_some_trials_need_are_named_by_what_asks_for_them():
-    names = [str(each) for each in ASKED]
+    names = [str(each) for each in REQUESTED]
     assert not set(names) & set(compilation(2).splitlines())
-    assert all((each.before or each.behind) in STEPS for each in ASKED)
+    assert all((each.before or each.behind) in STEPS for each in REQUESTED)
 
 
 def test_each_rewrite_is_named_after_its_file():
-    assert len({rewrite.name for rewrite in UNASKED}) == len(UNASKED)
-    assert all((PASSES / f"{rewrite.name.replace('-', '_')}.py").exists() for rewrite in UNASKED)
+    assert len({rewrite.name for rewrite in UNREQUESTED}) == len(UNREQUESTED)
+    assert all((PASSES / f"{rewrite.name.replace('-', '_')}.py").exists() for rewrite in UNREQUESTED)
 
 
 def test_a_rewrite_that_changed_has_another_version_or_says_that_it_writes_the_same_programs():
@@ -95,7 +95,7 @@ def test_a_rewrite_that_changed_has_another_version_or_says_that_it_writes_the_s
     assert recorded.keys() == now.keys()
 
 
-@pytest.mark.parametrize("rewrite", UNASKED, ids=str)
+@pytest.mark.parametrize("rewrite", UNREQUESTED, ids=str)
 def test_name_and_version_of_a_rewrite_are_part_of_what_identifies_a_trial(rewrite):
     for threads in (1, 2):
         assert (str(rewrite) in compilation(threads).splitlines()) == (threads >= rewrite.least_threads)

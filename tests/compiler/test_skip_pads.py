@@ -7,7 +7,7 @@ from tuning_support import MACHINES, agrees, loaded, run, run_tuned
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.stages import compile_to
-from autotune.compiler.lowering.steps import asked_for
+from autotune.compiler.lowering.steps import requested_rewrites
 from autotune.compiler.normalise.convolution.volumes_last import use_channels_last_in_volumes
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
@@ -121,7 +121,7 @@ def test_a_program_without_pads_does_not_ask_for_the_rewrite(tmp_path):
         payload = loaded(tmp_path, convolution(16, 32, (9, 9), (3, 3), (pads, pads)))
         with context():
             unit = Unit.open(payload, default_candidate(partition(payload), this_machine()))
-            asked[pads] = any(name.startswith("skip-pads@") for name in asked_for(unit))
+            asked[pads] = any(name.startswith("skip-pads@") for name in requested_rewrites(unit))
     assert asked == {(0, 0): False, (1, 1): True}
 
 

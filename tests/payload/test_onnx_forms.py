@@ -16,7 +16,7 @@ from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_convert import read_model
 from payload.importers.onnx_oracle import ask_reference
-from payload.importers.onnx_values import fold, fold_constants, of_shape, size_asked
+from payload.importers.onnx_values import fold, fold_constants, of_shape, requested_size
 
 pytestmark = pytest.mark.usefixtures("warm_converters")
 RNG = np.random.default_rng(0)
@@ -218,7 +218,7 @@ def test_a_node_that_does_not_fit_the_graphs_inside_it_is_refused(node, words):
 def test_what_is_asked_for_is_counted_before_it_is_made(op, given, most):
     names = [f"g{number}" for number in range(len(given))]
     node, known = helper.make_node(op, names, ["y"]), dict(zip(names, map(np.array, given), strict=True))
-    assert size_asked(node, list(known.values())) == most
+    assert requested_size(node, list(known.values())) == most
     graph = helper.make_graph([node], "model", [], [helper.make_tensor_value_info("y", INT64, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     assert (fold(model, node, known, {}) is None) == (most > 0)

@@ -56,7 +56,7 @@ TIMED = Evaluation(
     buffers=place([]),
 )
 LAW = ScriptConstraint(
-    0, (Term("eq", (Term("given", (), "k"), Term("constant", (), 8))),), (), Site(1, 2, (("k", True), ("l", "x")))
+    0, (Term("eq", (Term("variable", (), "k"), Term("constant", (), 8))),), (), Site(1, 2, (("k", True), ("l", "x")))
 )
 SCRIPT = OpenScript("a.mlir", "x" * 5000, "0", "e", (OpenKnob("k", (1, "a", False), ("1",), 1, ()),), (LAW,))
 VALUES = [

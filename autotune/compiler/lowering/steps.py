@@ -12,8 +12,8 @@ STEPS = {each.name: each for each in REWRITES if each.is_step}
 ARENA, REGIONS = "arena", "regions"  # steps within pass pipelines
 SCHEDULING = tuple(name for name in STEPS if name not in (ARENA, REGIONS))  # in order
 BEFORE_SCRIPT = SCHEDULING[: SCHEDULING.index(SCRIPT)]
-UNASKED = tuple(each for each in REWRITES if each.version and (each.is_step or each.least_threads > 1))
-ASKED = tuple(each for each in KNOWN if each.version and each not in UNASKED)
+UNREQUESTED = tuple(each for each in REWRITES if each.version and (each.is_step or each.least_threads > 1))
+REQUESTED = tuple(each for each in KNOWN if each.version and each not in UNREQUESTED)
 
 
 def take_step(unit: Unit, name: str) -> None:
@@ -42,12 +42,12 @@ def rewrite(unit: Unit) -> Iterator[str]:
 
 def rewrites_on(threads: int) -> tuple[str, ...]:
     """Return the rewrites that apply to all candidates for a number of threads, as ``name@version``."""
-    return tuple(str(each) for each in UNASKED if threads >= each.least_threads)
+    return tuple(str(each) for each in UNREQUESTED if threads >= each.least_threads)
 
 
-def asked_for(unit: Unit) -> tuple[str, ...]:
+def requested_rewrites(unit: Unit) -> tuple[str, ...]:
     """Return the rewrites, as ``name@version``, that a unit requests besides those applied to all candidates."""
-    return tuple(dict.fromkeys(str(each) for each in ASKED if each.needed(unit)))
+    return tuple(dict.fromkeys(str(each) for each in REQUESTED if each.needed(unit)))
 
 
 def rewrites_now(threads: int, recorded: Iterable[str]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def rewrites_now(threads: int, recorded: Iterable[str]) -> tuple[str, ...]:
         recorded: Rewrites of a record as ``name@version``.
     """
     names = {each.partition("@")[0] for each in recorded}
-    return (*rewrites_on(threads), *dict.fromkeys(str(each) for each in ASKED if each.name in names))
+    return (*rewrites_on(threads), *dict.fromkeys(str(each) for each in REQUESTED if each.name in names))
 
 
 def apply_schedule(unit: Unit) -> None:

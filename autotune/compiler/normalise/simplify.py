@@ -21,7 +21,7 @@ from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, 
 from autotune.compiler.normalise.shapes.factors import multiply_smaller_operands
 from autotune.compiler.normalise.shapes.parts import begin_with_earlier, write_inside_borders, write_side_by_side
 from autotune.compiler.normalise.shapes.products import drop_loops_of_one, reshape_after_elementwise, share_matrices
-from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
+from autotune.compiler.normalise.shapes.reductions import join_reductions, write_loops_only
 from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes, read_in_steps
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.byte_products import sum_pairs_of_products
@@ -56,7 +56,7 @@ SIMPLIFY = (
     multiply_smaller_operands,
     share_matrices,
     drop_unit_dimensions,
-    write_without_kept,
+    write_loops_only,
     read_in_place,
     read_as_stored,
     drop_loops_of_one,

@@ -36,7 +36,7 @@ class ViewOfBuffer:
         """Return the identity view of a buffer."""
         return cls(tuple(range(rank)), (0,) * rank)
 
-    def taken_by(self, op: ir.Operation) -> "ViewOfBuffer | None":
+    def follow(self, op: ir.Operation) -> "ViewOfBuffer | None":
         """Apply a view op to this view; `None` if the op is not supported."""
         if op.name == VIEW:
             return self.part(op)
@@ -85,7 +85,7 @@ def is_read(view: ir.Operation) -> bool:
 
 def views_of(op: ir.Operation, source: ViewOfBuffer) -> dict[ir.Value, ViewOfBuffer]:
     """Return the views that a read-only view op and its users create from a view, as far as supported."""
-    view = source.taken_by(op)
+    view = source.follow(op)
     if view is None:
         return {}
     views = {op.results[0]: view}

@@ -5,7 +5,7 @@ Upstream's conversion of loops to branches keeps LLVM's loop annotation; that of
 
 from mlir import ir
 
-KEPT = "llvm.loop_annotation"  # attribute of a loop, and of the branch that it is lowered to
+ANNOTATION = "llvm.loop_annotation"  # attribute of a loop, and of the branch that it is lowered to
 READ = "loop_annotation"  # attribute of a branch in the LLVM dialect
 ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 BRANCHES = {"llvm.br", "llvm.cond_br"}
@@ -13,7 +13,7 @@ BRANCHES = {"llvm.br", "llvm.cond_br"}
 
 def keep_rolled(loop: ir.Operation) -> None:
     """Disable full and partial unrolling of a loop."""
-    loop.attributes[KEPT] = ir.Attribute.parse(ROLLED)
+    loop.attributes[ANNOTATION] = ir.Attribute.parse(ROLLED)
 
 
 def tell_llvm(module: ir.Module) -> None:
@@ -22,6 +22,6 @@ def tell_llvm(module: ir.Module) -> None:
         for region in function.regions:
             for block in region.blocks:
                 terminator = block.operations[len(block.operations) - 1].operation
-                if terminator.name in BRANCHES and KEPT in terminator.attributes:
-                    terminator.attributes[READ] = terminator.attributes[KEPT]
-                    del terminator.attributes[KEPT]
+                if terminator.name in BRANCHES and ANNOTATION in terminator.attributes:
+                    terminator.attributes[READ] = terminator.attributes[ANNOTATION]
+                    del terminator.attributes[ANNOTATION]

@@ -11,7 +11,7 @@ from mlir import ir
 
 from autotune.compiler.script.user_module import refuse_at
 from autotune.core.scripts.parametric import FACT, FACTS
-from autotune.core.scripts.terms import CONSTANT, GIVEN, OPERATIONS, Term
+from autotune.core.scripts.terms import CONSTANT, OPERATIONS, VARIABLE, Term
 
 COMPARISONS = ("lt", "le", "gt", "ge")  # predicates of smt.int.cmp, by their enum value
 DECLARED = "declared"  # term of a declared symbol, whose value an equation defines
@@ -73,7 +73,7 @@ def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, sourc
     if name == "declare_fun" and str(op.results[0].type) in ("!smt.int", "!smt.bool"):
         symbol = str(op.attributes["namePrefix"].value) if "namePrefix" in op.attributes else ""
         if symbol.removeprefix(FACT) in FACTS and symbol.startswith(FACT):
-            return Term(GIVEN, value=symbol)
+            return Term(VARIABLE, value=symbol)
         if symbol.startswith(FACT):
             facts = ", ".join(FACT + fact for fact in FACTS)
             raise refuse_at(source, op, f"a fact of the machine must be one of {facts}; got {symbol!r}")

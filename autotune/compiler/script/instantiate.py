@@ -119,7 +119,7 @@ def settle(root: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> None:
                 op.erase()
             elif op.name == "transform.tune.knob":
                 replace_by_constants(op, [attributes[str(op.attributes["name"].value)]])
-            elif op.name == "transform.tune.alternatives" and not is_given_its_region(op):
+            elif op.name == "transform.tune.alternatives" and not is_selected_by_argument(op):
                 worklist = take_region(op, attributes) + worklist
             else:
                 for name, knob in sets_of(op).items():
@@ -139,7 +139,7 @@ def replace_by_constants(op: ir.Operation, values: list[ir.Attribute]) -> None:
     op.erase()
 
 
-def is_given_its_region(op: ir.Operation) -> bool:
+def is_selected_by_argument(op: ir.Operation) -> bool:
     """Return whether an alternatives operation is selected by a block argument, which may differ with each include."""
     return bool(len(op.operands)) and isinstance(op.operands[0].owner, ir.Block)
 

@@ -17,7 +17,7 @@ from autotune.compiler.script.user_module import location_of, refuse_at, sets_of
 from autotune.core.errors import SpaceError
 from autotune.core.scripts.marks import SETS
 from autotune.core.scripts.parametric import Choices, OpenKnob, ScriptConstraint, Site
-from autotune.core.scripts.terms import CHOOSE, CONSTANT, GIVEN, Term
+from autotune.core.scripts.terms import CHOOSE, CONSTANT, VARIABLE, Term
 from autotune.core.space import Value
 
 KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
@@ -90,7 +90,7 @@ class ScriptWalk:
         check_op(op, self.source)
         for name in sets_of(op).values():
             self.set_by.append((name, op))
-            self.use(Term(GIVEN, value=name), choices)
+            self.use(Term(VARIABLE, value=name), choices)
         for operand in op.operands:
             if op.name not in PASSING and operand in terms:
                 self.use(terms[operand], choices)
@@ -124,14 +124,14 @@ class ScriptWalk:
                 raise refuse_at(self.source, op, f"{message}; add it or select another")
         site = self.site(op, choices)
         self.add(op, OpenKnob(name, options.values, options.attributes, selected, (site,)))
-        terms[op.results[0]] = Term(GIVEN, value=name)
+        terms[op.results[0]] = Term(VARIABLE, value=name)
 
     def alternatives(self, op: ir.Operation, choices: Choices, terms: Terms) -> None:
         """Record a ``transform.tune.alternatives`` and walk its regions."""
         count = len(op.regions)
         if len(op.operands):
             term = terms.get(op.operands[0])
-            if term is None or term.op not in (GIVEN, CONSTANT):
+            if term is None or term.op not in (VARIABLE, CONSTANT):
                 raise refuse_at(
                     self.source, op, "a region must be chosen by a knob or a constant; this param is neither"
                 )
@@ -142,14 +142,14 @@ class ScriptWalk:
             spelled = tuple(f"{number} : i32" for number in range(count))
             site = self.site(op, choices)
             self.add(op, OpenKnob(name, tuple(range(count)), spelled, chosen, (site,), regions=True))
-            term = Term(GIVEN, value=name)
+            term = Term(VARIABLE, value=name)
             self.use(term, choices)
         yielded: list[list[Term | None]] = []
         region_paths: list[Choices] = []
         for number, region in enumerate(op.regions):
             block = region.blocks[0]
-            region_paths.append((*choices, (str(term.value), number)) if term.op == GIVEN else choices)
-            if term.op == GIVEN:
+            region_paths.append((*choices, (str(term.value), number)) if term.op == VARIABLE else choices)
+            if term.op == VARIABLE:
                 self.walk(block, region_paths[-1], terms)
             elif term.value == number:
                 self.walk(block, choices, terms)
@@ -157,7 +157,7 @@ class ScriptWalk:
             yielded.append([terms.get(operand) for operand in end.operation.operands])
         for result, *each in zip(op.results, *yielded, strict=True):
             known = [branch_term for branch_term in each if branch_term is not None]
-            if term.op == GIVEN and len(known) == count:
+            if term.op == VARIABLE and len(known) == count:
                 terms[result] = Term(CHOOSE, tuple(known), term.value)
             else:
                 for branch_term, where in zip(each, region_paths, strict=True):
@@ -200,7 +200,7 @@ class ScriptWalk:
 
     def use(self, term: Term, choices: Choices) -> None:
         """Record the knobs whose value a used term depends on."""
-        if term.op == GIVEN:
+        if term.op == VARIABLE:
             self.used.setdefault(str(term.value), {})[choices] = None
         if term.op == CHOOSE:
             for number, each in enumerate(term.operands):

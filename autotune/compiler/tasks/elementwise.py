@@ -33,7 +33,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     """
     for op, _ in list(structured_ops(function.regions[0].blocks[0])):
         read_indices_in_body(op.operation)
-        protected = [*op.operation.operands, *op.operation.results] if is_kept(op.operation) else []
+        protected = [*op.operation.operands, *op.operation.results] if has_fixed_operands(op.operation) else []
         protected += op.operation.operands if writes_inside(op.operation) else []
         protected += [v for v in op.operation.operands if is_reduced_flat(op.operation, v) or is_apart(v)]
         protected += [
@@ -78,7 +78,7 @@ def compute_for_each_reader(function: ir.OpView) -> bool:
     changed = False
     for op in producers:
         uses = [use for use in op.results[0].uses if use.owner.operation.name.startswith("linalg.")]
-        for use in [use for use in uses if not is_kept(use.owner.operation)][1:]:
+        for use in [use for use in uses if not has_fixed_operands(use.owner.operation)][1:]:
             reader = use.owner.operation
             with ir.InsertionPoint(reader):
                 reader.operands[use.operand_number] = op.clone().operation.results[0]
@@ -132,7 +132,7 @@ def bits_of(mlir_type: ir.Type) -> int:
     return int(mlir_type.width) if isinstance(mlir_type, ir.IntegerType | ir.FloatType) else 0
 
 
-def is_kept(op: ir.Operation) -> bool:
+def has_fixed_operands(op: ir.Operation) -> bool:
     """Return whether an operation is a contraction or sliding window, whose operands must not change."""
     read = read_op(op)
     return read is not None and (read.multiplies or read.lanes is not None)

@@ -19,7 +19,7 @@ from autotune.compiler.normalise.emit import copy_of_body, dims, flat, generic, 
 from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.products import Groups, collapsed
 
-GIVEN = (*RESHAPES, "bufferization.to_tensor", "arith.constant")
+INPUTS = (*RESHAPES, "bufferization.to_tensor", "arith.constant")
 EMPTY = ("tensor.empty", "linalg.fill", "bufferization.alloc_tensor")
 
 
@@ -98,7 +98,7 @@ def goes_over(op: ir.Operation, shape: Sequence[int], groups: Groups) -> bool:
 def is_simple(value: ir.Value) -> bool:
     """Return whether a tensor is an argument, constant, empty, filled, or computed without sliding windows."""
     producer = maker(value)
-    return producer is None or producer.name in {*GIVEN, *EMPTY} or is_of_elements(producer)
+    return producer is None or producer.name in {*INPUTS, *EMPTY} or is_of_elements(producer)
 
 
 def is_of_elements(op: ir.Operation) -> bool:

@@ -42,10 +42,10 @@ def is_alone(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or len(op.results) != 1 or not op.results[0].type.has_static_shape:
         return False
     written = (*RESHAPES, "bufferization.materialize_in_destination")
-    return all(use.owner.name in written for use in op.results[0].uses) and all(map(is_given, op.operands[:-1]))
+    return all(use.owner.name in written for use in op.results[0].uses) and all(map(is_input, op.operands[:-1]))
 
 
-def is_given(value: ir.Value) -> bool:
+def is_input(value: ir.Value) -> bool:
     """Return whether a value is an argument or constant, possibly reshaped."""
     producer = maker(value)
     while producer is not None and producer.name in RESHAPES:

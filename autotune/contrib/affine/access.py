@@ -133,7 +133,7 @@ def goes_on(loop: ir.Operation) -> bool:
     return bool(varying) and is_affine(loop) and all(access.follows(counter) for access in varying)
 
 
-def is_taken(loop: ir.Operation) -> bool:
+def looks_contiguous(loop: ir.Operation) -> bool:
     """Return whether upstream takes a loop's accesses for contiguous: only last indices use its induction variable."""
     counter = counter_of(loop)
     return all(value != counter for access in accesses(loop) for index in access.indices[:-1] for value, _ in index)

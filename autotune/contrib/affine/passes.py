@@ -19,7 +19,7 @@ from autotune.contrib.affine.access import (
     carries,
     goes_on,
     is_right_in_vectors,
-    is_taken,
+    looks_contiguous,
     loops_of,
     step_of,
     trips,
@@ -171,7 +171,7 @@ def split_rests(module: ir.Module, plan: AffinePlan) -> None:
 def keep_scalar(module: ir.Module, lanes: int) -> None:
     """Protect loops from incorrect vectorization: upstream skips loops that contain an op with a region."""
     for loop in loops_of(module.operation):
-        if is_taken(loop) and not (goes_on(loop) and is_right_in_vectors(loop, lanes)):
+        if looks_contiguous(loop) and not (goes_on(loop) and is_right_in_vectors(loop, lanes)):
             with ir.InsertionPoint.at_block_begin(loop.regions[0].blocks[0]), loop.location:
                 region = scf.ExecuteRegionOp([])
                 with ir.InsertionPoint(region.regions[0].blocks.append()):

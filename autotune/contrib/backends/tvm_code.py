@@ -13,7 +13,7 @@ from autotune.core.errors import CompileError
 
 BODY = re.compile(r"^define internal fastcc (?:range\([^)]*\) )?(\w+) @main_compute_\(([^\n]*)\) [^\n]*\{", re.M)
 PARAMETER = re.compile(r"(?:^|, )(i32|ptr)\b[^%]*%([\w.]+)")
-ASKED = re.compile(r"call ptr %\w+\(i32 1, i32 [^,]+, i64 ([^,]+), i32 \d+, i32 \d+\)")
+ALLOCATION = re.compile(r"call ptr %\w+\(i32 1, i32 [^,]+, i64 ([^,]+), i32 \d+, i32 \d+\)")
 ALIGNED = re.compile(r"\balign (?:8|16|32|64|128)\b")
 ALIGNMENT = 64  # of intermediates
 SYMBOL = "autotune_task"
@@ -68,7 +68,7 @@ def write_llvm(tvm: Any, module: Any, target: Any, names: Sequence[str]) -> str:
             flags=re.M,
         )
     if "Workspace = internal" in text:
-        text += MEMORY.replace("BYTES", str(bytes_asked(text)))
+        text += MEMORY.replace("BYTES", str(allocated_bytes(text)))
     parameters = ", ".join(f"ptr %{name}" for name in names)
     result = "" if body[1] == "void" else "%done = "
     return f"{text}\ndefine void @{SYMBOL}({parameters}) {{\n  {result}{call}\n  ret void\n}}\n"
@@ -80,13 +80,13 @@ def unaligned(text: str) -> str:
     return ALIGNED.sub("align 4", text)
 
 
-def bytes_asked(text: str) -> int:
+def allocated_bytes(text: str) -> int:
     """Return the total size of all intermediates in bytes, an upper bound of the memory in use.
 
     Raises:
         CompileError: Stage ``lower``; a size is dynamic.
     """
-    sizes = ASKED.findall(text)
+    sizes = ALLOCATION.findall(text)
     if not sizes or not all(size.isdigit() for size in sizes):
         raise CompileError("lower", f"sizes of intermediates must be known, TVM asks for {', '.join(sizes) or 'none'}")
     return sum(-(-int(size) // ALIGNMENT) * ALIGNMENT for size in sizes)

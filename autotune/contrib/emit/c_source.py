@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 INCLUDES = ("fcntl.h", "pthread.h", "stdarg.h", "stdatomic.h", "stdint.h", "stdlib.h", "string.h")
 SYSTEM = ("math.h", "sys/mman.h", "sys/stat.h", "unistd.h")
 # Keywords of C and C++, and `context`, a parameter of the library's functions.
-TAKEN = frozenset(
+RESERVED = frozenset(
     """context alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do
     double else enum explicit export extern false float for friend goto if inline int long mutable namespace new not
     nullptr operator or private protected public register restrict return short signed sizeof static struct switch
@@ -164,7 +164,7 @@ class SharedLibrary:
         plain = [identifier(argument.name) for argument in named_arguments(self.payload)]
         identifiers: list[str] = []
         for index, name in enumerate(plain):
-            usable = name.strip("_") and not name[0].isdigit() and name not in TAKEN and plain.count(name) == 1
+            usable = name.strip("_") and not name[0].isdigit() and name not in RESERVED and plain.count(name) == 1
             identifiers.append(name if usable else f"{name}_{index}" if name[:1].isalpha() else f"a{index}")
         return identifiers
 
@@ -196,7 +196,7 @@ class SharedLibrary:
         """C identifiers of the open dimensions: the model's names where they are valid in C."""
         dims = self.any_size.dims if self.any_size else ()
         plain = [identifier(dim.name) for dim in dims]
-        used = {*TAKEN, *self.names}
+        used = {*RESERVED, *self.names}
         return [
             name if name[:1].isalpha() and name not in used and plain.count(name) == 1 else f"size_{number}"
             for number, name in enumerate(plain)

@@ -11,7 +11,7 @@ from autotune.contrib.parametric.relation import Members, constraints_of
 from autotune.core.scripts.terms import Term
 from autotune.core.space import Knob
 
-MOST_ASKED = 2000  # configs checked: all of a space of at most this size, else a random sample of it
+MOST_CHECKED = 2000  # configs checked: all of a space of at most this size, else a random sample of it
 MOST_TOGETHER = 4  # knobs in one constraint
 Numbers = tuple[int, ...]
 
@@ -90,10 +90,10 @@ def constraint_of(positions: tuple[int, ...], allowed: set[Numbers]) -> Inferred
 def samples(parameters: ScriptParameters) -> Iterator[Numbers]:
     """Yield all configs of a small space; of a large one the shown config and a random sample."""
     values: Sequence[Sequence[int]] = [[int(value) for value in knob.values] for knob in parameters.open_knobs]
-    if prod(map(len, values)) <= MOST_ASKED:
+    if prod(map(len, values)) <= MOST_CHECKED:
         yield from product(*values)
         return
     yield tuple(parameters.selected(knob) for knob in parameters.open_knobs)
     draw = random.Random(0)
-    for _ in range(MOST_ASKED):
+    for _ in range(MOST_CHECKED):
         yield tuple(map(draw.choice, values))

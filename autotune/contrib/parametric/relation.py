@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from autotune.core.scripts.terms import CONSTANT, GIVEN, Term
+from autotune.core.scripts.terms import CONSTANT, VARIABLE, Term
 from autotune.core.space import Knob
 
 Members = frozenset[tuple[int, ...]]
@@ -72,7 +72,7 @@ def numbers_of(knob: Knob) -> tuple[int, ...]:
 
 def name_of(knob: Knob) -> Term:
     """Return the term for the value of a knob."""
-    return Term(GIVEN, value=knob.name)
+    return Term(VARIABLE, value=knob.name)
 
 
 def constant(number: int) -> Term:
@@ -87,6 +87,6 @@ def weight(term: Term) -> int:
 
 def product_of(factor: int, names: Iterable[str]) -> Term:
     """Return the term for a multiple of a product of knobs."""
-    terms = tuple(Term(GIVEN, value=name) for name in names)
+    terms = tuple(Term(VARIABLE, value=name) for name in names)
     whole = (*terms, constant(factor)) if factor != 1 else terms
     return whole[0] if len(whole) == 1 else Term("int.mul", whole)

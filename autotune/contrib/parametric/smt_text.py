@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.contrib.parametric.lines import PARAM
-from autotune.core.scripts.terms import CONSTANT, GIVEN, Term, names_in, spell
+from autotune.core.scripts.terms import CONSTANT, VARIABLE, Term, names_in, spell
 
 INT, BOOL = "!smt.int", "!smt.bool"
 
@@ -25,7 +25,7 @@ class Region:
 
     def write(self, term: Term) -> str:
         """Write a term unless it is written already; return its handle."""
-        if term.op == GIVEN:
+        if term.op == VARIABLE:
             return self.handles[str(term.value)]
         if term not in self.made:
             operands = ", ".join(self.write(operand) for operand in term.operands)
@@ -40,7 +40,9 @@ def op_of(term: Term, operands: str) -> str:
     if term.op == CONSTANT:
         return f"smt.int.constant {term.value}"
     if term.op in ("eq", "distinct"):
-        smt_type = INT if term.operands[0].op in (CONSTANT, GIVEN) or term.operands[0].op.startswith("int.") else BOOL
+        smt_type = (
+            INT if term.operands[0].op in (CONSTANT, VARIABLE) or term.operands[0].op.startswith("int.") else BOOL
+        )
         return f"smt.{term.op} {operands} : {smt_type}"
     return f"smt.{term.op} {operands}"
 

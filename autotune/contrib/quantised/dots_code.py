@@ -54,7 +54,7 @@ class DotProduct(RowSums):
         """Load a vector of words of a step."""
         return vector.load(vector_of(LANES, "i32"), self.words, [row, arith.addi(start, index(part * LANES))])
 
-    def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
+    def activation_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
         """Return the sums of the activations of `count` blocks, which are stored after the words of all steps."""
         offset = arith.addi(first, index(self.steps.steps * self.steps.words))
         return arith.bitcast(vector_of(LANES, "f32"), load_first(self.words, [row, offset], count, LANES))

@@ -115,7 +115,7 @@ class FloatProduct(RowSums):
         shift = arith.shrsi if self.steps.signed else arith.shrui
         return arith.sitofp(lanes, shift(raised, splat(32 - bits, "i32")))
 
-    def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
+    def activation_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
         """Return the sums of the activations of `count` blocks, which are stored after the elements of all steps."""
         offset = arith.addi(first, index(self.steps.steps * floats_of_step(self.steps)))
         return load_first(self.x, [row, offset], count, LANES)

@@ -59,7 +59,7 @@ class RowSums(ABC):
         """Return the sums after one more step."""
 
     @abstractmethod
-    def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
+    def activation_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
         """Return the sums of the activations of `count` blocks of a row in 16 lanes, zero-padded."""
 
     @property
@@ -154,7 +154,7 @@ class RowSums(ABC):
         columns = [numbers.several(index(column), first, count, LANES) for column in range(self.columns)]
         for column in range(self.columns):
             numbers.fetch(index(column), first, self.blocks_ahead)
-        negated_sums = [arith.negf(self.given_sums(row, first, count)) for row in rows]
+        negated_sums = [arith.negf(self.activation_sums(row, first, count)) for row in rows]
         return [
             math.fma(negated_sums[row], columns[column], sums[row * self.columns + column])
             for row, column in self.elements(rows)

@@ -166,7 +166,7 @@ class WidenedTiles:
         across = PAIR if self.operands.columns // LANES % PAIR == 0 else 1
         temporaries = [[new_tile("f32") for _ in range(across)] for _ in range(PAIR)]
         result = TiledResult.of(self.operands.result, stream=self.stream)
-        sums = RegisterTiles(self, panel, zero_tile("f32"), result, temporaries, self.kept_sums())
+        sums = RegisterTiles(self, panel, zero_tile("f32"), result, temporaries, self.allocate_partial_sums())
 
         def write_piece(first: ir.Value, end: ir.Value) -> None:
             panel.write(first, end)
@@ -182,7 +182,7 @@ class WidenedTiles:
                 scf.yield_([])
         result.finish()
 
-    def kept_sums(self) -> ir.Value | None:
+    def allocate_partial_sums(self) -> ir.Value | None:
         """Allocate the buffer for sums between pieces, ordered by column tiles; `None` if there is a single piece."""
         tiles = -(-self.operands.rows // LANES) * (self.operands.columns // LANES)
         sums_type = ir.MemRefType.get([tiles * LANES, LANES], ir.F32Type.get())
@@ -276,7 +276,7 @@ class RowPair:
             for column, temporary in zip(self.columns, line, strict=True)
         ]
         views = [tile.start() for tile in tiles]
-        partial_sums = [self.kept_tile(row, column) for row in rows for column in self.columns]
+        partial_sums = [self.partial_sums_of(row, column) for row in rows for column in self.columns]
         ends = [chosen(self.piece.ends, tile.end(), partial) for tile, partial in zip(tiles, partial_sums, strict=True)]
         for end in ends if of.result.streams is None else ():
             for row in range(LANES):
@@ -298,7 +298,7 @@ class RowPair:
         for tile in tiles:
             tile.finish()
 
-    def kept_tile(self, row: ir.Value, column: ir.Value) -> ir.Value | None:
+    def partial_sums_of(self, row: ir.Value, column: ir.Value) -> ir.Value | None:
         """Return the view of a tile's sums between pieces; `None` if there is a single piece."""
         if self.of.partial_sums is None:
             return None

@@ -12,7 +12,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.scripts.rules import Rewriting
-from autotune.core.trial import RIGHT, UNTOLD
+from autotune.core.trial import INCONCLUSIVE, RIGHT
 
 ONCE = Effort(samples=1, seconds=0.0)
 BUDGET_SECONDS = 120.0  # for one run of the plain lowering
@@ -42,7 +42,7 @@ def prove_rules(payload: Payload, parts: Partition, machine: Machine, seed: int,
     if evaluation.outcome in RIGHT:
         return notes
     message = f"{evaluation.outcome}: {evaluation.diagnostic}"
-    if evaluation.outcome in UNTOLD:
+    if evaluation.outcome in INCONCLUSIVE:
         return (*notes, f"rules are proved with the whole alone: before the search that was {message}")
     names = ", ".join(guilty(payload, rewriting, machine, seed, worker))
     raise RuleError(f"rules must change no result, {names} of {payload.rules.source} did ({message}); mend or drop it")

@@ -62,13 +62,13 @@ def check_crashes(amounts: Amounts, worker: Worker) -> list[Figure]:
     """Crash the isolated process repeatedly; check the time to respawn and leaked resources."""
     times = []
     worker.call(abs, -1)
-    before = count_held()
+    before = count_resources()
     for _ in range(amounts.crashes):
         worker.call(signal.raise_signal, signal.SIGSEGV)
         start = time.perf_counter()
         worker.call(abs, -1)
         times.append(time.perf_counter() - start)
-    leaked = {kind: count - before[kind] for kind, count in count_held().items()}
+    leaked = {kind: count - before[kind] for kind, count in count_resources().items()}
     detail = f"{amounts.crashes} crashes; a new process after {statistics.median(times) * 1e3:.0f} ms (median)"
     listed = ", ".join(f"{count} {kind}" for kind, count in leaked.items())
     none = all(count <= 0 for count in leaked.values())
@@ -78,7 +78,7 @@ def check_crashes(amounts: Amounts, worker: Worker) -> list[Figure]:
     ]
 
 
-def count_held() -> dict[str, int]:
+def count_resources() -> dict[str, int]:
     """Count child processes including zombies, open files of this process and its children, and shared memory files."""
     me = psutil.Process()
     return {

@@ -173,7 +173,7 @@ def unshortened(why: str) -> CompileError:
     return CompileError("transform", f"loops along an open dimension must bound all that is read of it, {why}")
 
 
-def end_where_asked(module: ir.Module, function: ir.OpView) -> None:
+def end_at_size(module: ir.Module, function: ir.OpView) -> None:
     """Rewrite the loops of a marked module's function to end at the size that `SETTER` sets, in place.
 
     Raises:

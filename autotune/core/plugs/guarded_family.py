@@ -40,12 +40,12 @@ class GuardedFamily(Family):
     @property
     def specific(self) -> int:
         """Priority of the wrapped family; see `Family`."""
-        return int(self._given("specific", 0))
+        return int(self._attribute("specific", 0))
 
     @property
     def asked(self) -> bool:
         """Whether it is searched only if the user names it; see `Family`."""
-        return bool(self._given("asked", False))
+        return bool(self._attribute("asked", False))
 
     def covers(self, task: Task) -> bool:
         """Return whether it can schedule the task."""
@@ -76,29 +76,29 @@ class GuardedFamily(Family):
     @property
     def error(self) -> float:
         """Relative rounding error of operands; 0 where it does not round."""
-        return float(self._given("error", 0.0))
+        return float(self._attribute("error", 0.0))
 
     @property
     def lacking(self) -> str:
         """Sentence on what this CPU lacks for it; empty if nothing."""
-        return str(self._given("lacking", ""))
+        return str(self._attribute("lacking", ""))
 
     @property
     def identity(self) -> Mapping[str, str]:
         """Other inputs that determine its programs; see `Family`."""
-        return dict(self._given("identity", {}))
+        return dict(self._attribute("identity", {}))
 
     def features(self, task: Task, config: Config, machine: Machine) -> Mapping[str, float]:
         """Return the features of a config; empty where the wrapped family defines none."""
-        own = self._given("features", super().features)
+        own = self._attribute("features", super().features)
         return self._ask("features", lambda: own(task, config, machine))
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
         """Predict the cycles of a call; 0 where there is no prediction."""
-        own = self._given("predicted_cycles", super().predicted_cycles)
+        own = self._attribute("predicted_cycles", super().predicted_cycles)
         return self._ask("predicted_cycles", lambda: own(task, config, machine, in_l1))
 
-    def _given(self, member: str, default: V) -> V:
+    def _attribute(self, member: str, default: V) -> V:
         """Return an attribute that a family which does not inherit from `Family` may lack."""
         return cast(V, getattr(self.family, member, default))
 

@@ -13,7 +13,7 @@ from math import prod
 from autotune.core.errors import SpaceError
 from autotune.core.space import Value
 
-GIVEN, CONSTANT, CHOOSE = "given", "constant", "choose"  # a variable, a constant, a selection by a variable
+VARIABLE, CONSTANT, CHOOSE = "variable", "constant", "choose"  # a variable, a constant, a selection by a variable
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Term:
     """An expression tree of a constraint.
 
     Attributes:
-        op: `GIVEN`, `CONSTANT`, `CHOOSE`, or a key of `OPERATIONS`.
+        op: `VARIABLE`, `CONSTANT`, `CHOOSE`, or a key of `OPERATIONS`.
         operands: Operands; for `CHOOSE`, one for each value of the variable from 0.
-        value: Number of a constant; name of the variable for `GIVEN` and `CHOOSE`.
+        value: Number of a constant; name of the variable for `VARIABLE` and `CHOOSE`.
     """
 
     op: str
@@ -88,12 +88,12 @@ def evaluate(term: Term, values: Mapping[str, Value]) -> int:
         SpaceError: The value of a variable is no number.
 
     Example:
-        >>> evaluate(Term("int.mod", (Term("given", value="tile"), Term("constant", value=4))), {"tile": 6})
+        >>> evaluate(Term("int.mod", (Term("variable", value="tile"), Term("constant", value=4))), {"tile": 6})
         2
     """
     if term.op == CONSTANT:
         return int(term.value)
-    if term.op in (GIVEN, CHOOSE):
+    if term.op in (VARIABLE, CHOOSE):
         value = values.get(str(term.value))
         if not isinstance(value, int):
             raise SpaceError(f"constraints must be about numbers, {term.value} is {value!r}; leave it out of them")
@@ -107,11 +107,11 @@ def spell(term: Term) -> str:
     """Return a term in infix notation.
 
     Example:
-        >>> six = Term("int.mul", (Term("given", value="rows"), Term("constant", value=6)))
-        >>> spell(Term("int.cmp le", (six, Term("given", value="autotune.vector_registers"))))
+        >>> six = Term("int.mul", (Term("variable", value="rows"), Term("constant", value=6)))
+        >>> spell(Term("int.cmp le", (six, Term("variable", value="autotune.vector_registers"))))
         'rows * 6 <= autotune.vector_registers'
     """
-    if term.op in (GIVEN, CONSTANT):
+    if term.op in (VARIABLE, CONSTANT):
         return str(term.value)
     if term.op == CHOOSE:
         return f"[{', '.join(map(spell, term.operands))}] of {term.value}"
@@ -132,5 +132,5 @@ def strength(term: Term) -> int:
 
 def names_in(term: Term) -> set[str]:
     """Return the variables of a term."""
-    names = {str(term.value)} if term.op in (GIVEN, CHOOSE) else set()
+    names = {str(term.value)} if term.op in (VARIABLE, CHOOSE) else set()
     return names.union(*map(names_in, term.operands))

@@ -28,7 +28,7 @@ from autotune.tuning.samplers.optuna_adapter import Asking
 
 HUB = "optunahub:"
 PACKAGE = re.compile(r"([A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*)(?::([A-Za-z_][A-Za-z0-9_]*))?", re.ASCII)
-MOST_SAID = 200  # characters of an error message of a package
+MOST_CHARACTERS = 200  # characters of an error message of a package
 
 
 def is_named(name: str) -> bool:
@@ -124,6 +124,6 @@ def fetch(package: str) -> ModuleType:
         ) from error
     except Exception as error:  # git, the network, and external code
         message = next((line for line in str(error).splitlines()[::-1] if line.strip()), type(error).__name__)
-        why = one_line(message.strip())[:MOST_SAID]
+        why = one_line(message.strip())[:MOST_CHARACTERS]
         raise MachineError(f"package {package} of OptunaHub must be there to be fetched; {why}") from error
     return module

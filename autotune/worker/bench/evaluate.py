@@ -25,7 +25,7 @@ from autotune.worker.bench.verify import Verdict
 
 NOISY = 0.25  # relative difference between the halves of the samples above which the time is unreliable
 FAR = 4.0  # times the best so far; the verified call starts with cold caches, but is not four times as slow
-MOST_SAID = 200  # characters of an unexpected error
+MOST_CHARACTERS = 200  # characters of an unexpected error
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
 
@@ -201,7 +201,7 @@ def build_and_verify(
 def our_fault(error: Exception) -> str:
     """Return a diagnostic for an unexpected exception: its class, message and location."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    cause = one_line(f"{type(error).__name__}: {error}")[:MOST_SAID]
+    cause = one_line(f"{type(error).__name__}: {error}")[:MOST_CHARACTERS]
     return f"{cause}, in {Path(frame.filename).name}:{frame.lineno}; that is a fault of autotune, please report it"
 
 

@@ -14,7 +14,7 @@ from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.program import BoundProgram
 from autotune.compiler.lowering.rewrites import SCRIPT, Unit
-from autotune.compiler.lowering.steps import BEFORE_SCRIPT, asked_for, rewrite
+from autotune.compiler.lowering.steps import BEFORE_SCRIPT, requested_rewrites, rewrite
 from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, ProofError
@@ -79,7 +79,7 @@ def transform(claim: Claim) -> Transformed:
     payload, candidate = claim.payload, claim.candidate
     with context():
         unit = Unit.open(payload, candidate)
-        before, rewrites = str(unit.module), asked_for(unit)
+        before, rewrites = str(unit.module), requested_rewrites(unit)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == BEFORE_SCRIPT[-1]:
                 before = str(unit.module)

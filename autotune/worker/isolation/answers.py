@@ -21,7 +21,7 @@ from autotune.core.trial import RIGHT, Samples
 from autotune.worker.isolation import typed_json
 
 RETURNED, RAISED, MOMENT = (word.ljust(typed_json.ALIGNMENT) for word in (b"returned", b"raised", b"moment"))
-MOST_SAID = 1 << 14  # characters of an error message, and of each note
+MOST_CHARACTERS = 1 << 14  # characters of an error message, and of each note
 MOST_NOTES = 8
 MOST_MOMENT = 1 << 10  # bytes
 PLAIN_ERRORS: tuple[type[Exception], ...] = (  # built-in exceptions whose constructor only stores its message
@@ -124,8 +124,8 @@ def record_of(error: Exception) -> ErrorRecord:
     if nearest is not error_class:
         message = f"{error_class.__name__}: {message}"
     first = str(getattr(error, FIRST_ARGUMENT[nearest])) if nearest in FIRST_ARGUMENT else ""
-    notes = tuple(str(note)[-MOST_SAID:] for note in getattr(error, "__notes__", ())[-MOST_NOTES:])
-    return ErrorRecord(nearest.__name__, message[:MOST_SAID], first, notes)
+    notes = tuple(str(note)[-MOST_CHARACTERS:] for note in getattr(error, "__notes__", ())[-MOST_NOTES:])
+    return ErrorRecord(nearest.__name__, message[:MOST_CHARACTERS], first, notes)
 
 
 def error_of(record: ErrorRecord) -> Exception:
@@ -137,8 +137,8 @@ def error_of(record: ErrorRecord) -> Exception:
     error_class = ERRORS.get(record.name)
     if error_class is None or len(record.notes) > MOST_NOTES:
         raise AnswerError("an error must be of a class that may cross, with few notes")
-    if any(len(text) > MOST_SAID for text in (record.message, record.first, *record.notes)):
-        raise AnswerError(f"an error must be reported in {MOST_SAID} characters")
+    if any(len(text) > MOST_CHARACTERS for text in (record.message, record.first, *record.notes)):
+        raise AnswerError(f"an error must be reported in {MOST_CHARACTERS} characters")
     error = error_class(record.first, record.message) if error_class in FIRST_ARGUMENT else error_class(record.message)
     for note in record.notes:
         error.add_note(note)
@@ -170,7 +170,7 @@ def no_evaluation(count: int, who: str) -> list[Evaluation]:
 
 def is_evaluation(value: object, *, timed: bool) -> bool:
     """Return whether a value is an evaluation whose fields are in their valid ranges."""
-    if not isinstance(value, Evaluation) or len(value.diagnostic) > MOST_SAID:
+    if not isinstance(value, Evaluation) or len(value.diagnostic) > MOST_CHARACTERS:
         return False
     if not is_positive(value.first_call, *value.phases.values()) or not set(value.phases) <= set(PHASES):
         return False

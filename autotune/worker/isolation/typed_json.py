@@ -33,7 +33,7 @@ MOST_JSON = 1 << 24  # bytes: a list of small numbers takes forty times as much 
 MOST_NAMES = 1 << 12  # entries of a dict
 MOST_NUMBER = 1 << 64
 MOST_DIMENSIONS = 32
-MOST_SAID = 200  # characters
+MOST_CHARACTERS = 200  # characters
 NUMBERS = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", ml_dtypes.bfloat16),
@@ -122,9 +122,11 @@ def load(data: bytes | memoryview, kind: object) -> Loaded:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"][1:]))
-        raise AnswerError(f"an answer must be as promised; {where}: {first['msg']}"[:MOST_SAID]) from error
+        raise AnswerError(f"an answer must be as promised; {where}: {first['msg']}"[:MOST_CHARACTERS]) from error
     except Exception as error:  # too large for memory, or rejected by a constructor of ours
-        raise AnswerError(f"an answer must be as promised; {type(error).__name__}: {error}"[:MOST_SAID]) from error
+        raise AnswerError(
+            f"an answer must be as promised; {type(error).__name__}: {error}"[:MOST_CHARACTERS]
+        ) from error
     return value
 
 

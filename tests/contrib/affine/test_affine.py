@@ -9,7 +9,7 @@ import autotune as at
 import autotune.tensor as T
 from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.rewrites import Unit
-from autotune.compiler.lowering.steps import asked_for, rewrites_now, rewrites_on
+from autotune.compiler.lowering.steps import requested_rewrites, rewrites_now, rewrites_on
 from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
@@ -103,7 +103,7 @@ def test_its_rewrites_are_part_of_what_identifies_a_trial():
     assert identity.text == f"// loops by upstream's affine passes (affine@1)\n{step.program.body}"
     with context():
         unit = Unit.open(task.payload, Candidate(assemble([step]), TAIL))
-        assert asked_for(unit) == ("affine@1",)
+        assert requested_rewrites(unit) == ("affine@1",)
         assert rewrites_now(1, ["affine@0"])[-1] == "affine@1"
         assert rewrites_now(1, ["zeros@1"]) == rewrites_on(1)
 

@@ -23,7 +23,7 @@ from bundle_support import edit_file, make_bundle, no_care
 from autotune.bundles.bundle import Bundle
 from autotune.bundles.emit import emit_bundle
 from autotune.bundles.replay import replay
-from autotune.compiler.lowering.steps import ASKED
+from autotune.compiler.lowering.steps import REQUESTED
 from autotune.contrib.backends.backend import CALLS
 from autotune.contrib.backends.external_code import open_backend
 from autotune.contrib.backends.generators import open_generators
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 
 def test_rewrites_are_named_by_what_asks_for_them():
     assert {str(each) for each in (STAND_INS, GAPS, KERNEL_CALLS)} == {str(CALLS)}
-    assert {STAND_INS, GAPS, KERNEL_CALLS} <= set(ASKED)
+    assert {STAND_INS, GAPS, KERNEL_CALLS} <= set(REQUESTED)
 
 
 def task_of(spec=SPEC):

@@ -7,7 +7,7 @@ from sizes_support import CLOSE, LONGEST, WIDTH, in_numpy, shortened_heads
 
 from autotune.compiler.ir.module import context, find_function, parse
 from autotune.contrib.sizes.calls import AnySize, prepare
-from autotune.contrib.sizes.upper_bounds import OpenLoops, end_where_asked, marked
+from autotune.contrib.sizes.upper_bounds import OpenLoops, end_at_size, marked
 from autotune.core.errors import CompileError
 
 HEAD = """func.func @f(%x: memref<32xf32>, %y: memref<32xf32>, %s: memref<1xf32>) {
@@ -115,14 +115,14 @@ def test_upper_bounds_are_what_is_left_and_another_grain_is_refused():
     with context():
         text = marked(f"{HEAD}{COPY}{READS['a sum'][0]}\n  return\n}}", {0: 0}, 8, 32)
         module = parse(text, "f")
-        end_where_asked(module, find_function(module, "f"))
+        end_at_size(module, find_function(module, "f"))
         module.operation.verify()
         loops = [op for op in function_loops(module) if op.name == "scf.for"]
         assert len(loops) == 3
         assert all(loop.operands[1].owner.name == "arith.minsi" for loop in loops)
         odd = parse(text.replace("grain = 8", "grain = 6"), "f")
         with pytest.raises(CompileError, match="by steps of 4 and not of 6; import the model again"):
-            end_where_asked(odd, find_function(odd, "f"))
+            end_at_size(odd, find_function(odd, "f"))
 
 
 def function_loops(module):

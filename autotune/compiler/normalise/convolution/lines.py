@@ -30,7 +30,7 @@ class IndexLine:
     last: int
 
     @property
-    def is_held_back(self) -> bool:
+    def is_clamped(self) -> bool:
         """Whether the index is clamped at an end."""
         return (self.first, self.last) != (0, len(self.table) - 1)
 

@@ -26,7 +26,7 @@ from autotune.compiler.normalise.types.scalars import loops_of, table_of
 
 MOST_PARTS = 9
 MOST_COLUMNS = 512  # of a row whose indices are clamped at an end; it is not divided
-HELD = ("f32", "f64", "i32", "i64")  # element types of tables
+TABLE_TYPES = ("f32", "f64", "i32", "i64")  # element types of tables
 READ = "tensor.extract"
 Part = tuple[tuple[int, int], ...]  # start and length along every loop
 
@@ -72,10 +72,10 @@ class KnownReads:
     def is_worth_it(self) -> bool:
         """Whether there are few parts, and no long row has clamped indices."""
         last = len(self.sizes) - 1
-        is_clamped = any(loop == last and line.is_held_back for loop, line in self.lines.values())
+        is_clamped = any(loop == last and line.is_clamped for loop, line in self.lines.values())
         innermost = {read.operands[-1] for read in reads_in(self.op)}
         only_last_indices = all(
-            value in innermost for value, (loop, line) in self.lines.items() if loop == last and line.is_held_back
+            value in innermost for value, (loop, line) in self.lines.items() if loop == last and line.is_clamped
         )
         return (
             len(self.parts) <= MOST_PARTS and only_last_indices and (not is_clamped or self.sizes[last] <= MOST_COLUMNS)
@@ -132,7 +132,7 @@ class PartWriter:
         source, *indices = producer.operands
         lines = [self.index_expr(index, size) for index, size in zip(indices, source.type.shape, strict=True)]
         self.add(value, source, lines)
-        if (end := self.held_back(value)) is not None:
+        if (end := self.clamped(value)) is not None:
             for edge in (end.table[0], end.table[-1]):
                 self.add(value, source, [*lines[:-1], ir.AffineConstantExpr.get(edge)])
 
@@ -141,7 +141,7 @@ class PartWriter:
         loop, line = self.reads.lines[value]
         return line.index_expr(loop, *self.part[loop], size)
 
-    def held_back(self, value: ir.Value) -> IndexLine | None:
+    def clamped(self, value: ir.Value) -> IndexLine | None:
         """Return the function of the last index of an extracted element if it is clamped; `None` otherwise."""
         producer = value.owner.operation
         loop, line = self.reads.lines[producer.operands[-1]] if producer.name == READ else (0, None)
@@ -172,7 +172,7 @@ class PartWriter:
 
     def element(self, value: ir.Value, elements: Sequence[ir.Value]) -> ir.Value:
         """Return the element that replaces a value; if its index is clamped, select the element of the end outside."""
-        line = self.held_back(value)
+        line = self.clamped(value)
         if line is None:
             return elements[0]
         index_type, predicates = ir.IndexType.get(), arith.CmpIPredicate
@@ -220,7 +220,7 @@ def is_computed(op: ir.Operation) -> bool:
     body = [inner.operation for inner in op.regions[0].blocks[0].operations]
     is_scalar_body = all(inner.name.startswith(("arith.", "math.", "linalg.")) or inner.name == READ for inner in body)
     computed = [value for value in frontier(yielded(op)) if value.owner.operation.name != READ]
-    return is_scalar_body and all(loops_of(value) is not None and str(value.type) in HELD for value in computed)
+    return is_scalar_body and all(loops_of(value) is not None and str(value.type) in TABLE_TYPES for value in computed)
 
 
 def yielded(op: ir.Operation) -> ir.Value:
@@ -240,7 +240,7 @@ def frontier(value: ir.Value) -> Iterator[ir.Value]:
     if producer is None or producer.name in (READ, "linalg.index"):
         yield value
     elif producer.name != "arith.constant":
-        if loops is not None and len(loops) <= 1 and str(value.type) in HELD:
+        if loops is not None and len(loops) <= 1 and str(value.type) in TABLE_TYPES:
             yield value
             return
         for operand in producer.operands:

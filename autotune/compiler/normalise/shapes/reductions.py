@@ -26,7 +26,7 @@ def join_reductions(module: ir.Module) -> None:
     """Merge chains of reductions with the same combiner, in place."""
     for chain in chains_of(module):
         op = chain[-1]
-        x, kept = chain[0].operands[0], kept_of(chain)
+        x, kept = chain[0].operands[0], kept_dims(chain)
         groups = [list(run) for _, run in groupby(range(len(x.type.shape)), kept.__contains__)]
         loops, left = dims(len(groups)), [at for at, group in enumerate(groups) if group[0] in kept]
         shape = op.results[0].type.shape
@@ -56,7 +56,7 @@ def chains_of(module: ir.Module) -> list[list[ir.Operation]]:
     return chains
 
 
-def write_without_kept(module: ir.Module) -> None:
+def write_loops_only(module: ir.Module) -> None:
     """Let reductions write results whose dimensions are all loops, in place.
 
     Upstream `tile_reduction_using_for` aborts the process on any other.
@@ -114,7 +114,7 @@ def filter_known(loops: list[int | None]) -> list[int]:
     return [loop for loop in loops if loop is not None]
 
 
-def kept_of(chain: Sequence[ir.Operation]) -> list[int]:
+def kept_dims(chain: Sequence[ir.Operation]) -> list[int]:
     """Return the dimensions of the input of the first reduction that remain after the last."""
     left, *more = (filter_known(dimensions(indexing_maps(op)[1])) for op in chain)
     for again in more:

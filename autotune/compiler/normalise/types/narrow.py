@@ -22,7 +22,7 @@ def narrow_floats(module: ir.Module) -> None:
 
     Loop-carried f64 scalars are left unchanged: they are not vectorized, and their rounding errors accumulate.
     """
-    excluded = {op for loop in every_op(module) if carries_wide_numbers(loop) for op in kept_in(loop)}
+    excluded = {op for loop in every_op(module) if carries_wide_numbers(loop) for op in operations_of(loop)}
     ops = [op for op in every_op(module) if op not in excluded]
     wide_values = [value for op in ops for value in values_of(op) if is_wide(value.type)]
     argument_types = (kind for op in ops if op.name == "func.func" for kind in ir.FunctionType(type_of(op)).inputs)
@@ -61,7 +61,7 @@ def owner_of(value: ir.Value) -> ir.Operation:
     return owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
 
 
-def kept_in(loop: ir.Operation) -> list[ir.Operation]:
+def operations_of(loop: ir.Operation) -> list[ir.Operation]:
     """Return the operations of a loop; f64 constants that it reads are cloned into it first."""
     inside = every_op(loop)
     for op in inside:

@@ -13,7 +13,7 @@ from autotune.contrib.costs.mesh.simulate import Simulation, crossings
 from autotune.core.errors import MachineError
 from autotune.core.space import Config, Space, Value
 
-KEPT = 4096  # simulations in the cache: a search evaluates the same config several times
+MOST_CACHED = 4096  # simulations in the cache: a search evaluates the same config several times
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class MeshProgramCost:
     def __init__(self, payload: str, program: MeshProgram, grid: Grid, batch: int = 1) -> None:
         self.payload, self.program, self.grid, self.batch = payload, program, grid, batch
         self._crossing = crossings(program)
-        self._known = lru_cache(KEPT)(self._simulate)
+        self._known = lru_cache(MOST_CACHED)(self._simulate)
 
     @cached_property
     def space(self) -> Space:

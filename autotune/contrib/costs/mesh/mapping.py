@@ -90,7 +90,7 @@ def defaults_of(program: MeshProgram, grid: Grid) -> list[dict[str, Value]]:
         behind[number] = max((behind.get(access.source or 0, 0) for access in op.values), default=0)
         if op.contracts:
             rows, columns = best_loops(op)
-            if op.kept_weights:
+            if op.stored_weights:
                 if behind[number] % 2:  # what one gives over columns, the next sums over columns: nothing has to move
                     rows, columns = columns, rows
                 behind[number] += 1
@@ -116,7 +116,7 @@ def best_loops(op: MeshOp) -> tuple[str, str]:
     """
     sizes = op.facts.sizes
     arrays = [{loop for terms in access.terms for loop, _ in terms} for access in (*op.reads, op.result)]
-    weights = {loop for access in op.kept_weights for terms in access.terms for loop, _ in terms}
+    weights = {loop for access in op.stored_weights for terms in access.terms for loop, _ in terms}
     loops = [loop for loop, size in enumerate(sizes) if size > 1]
     if weights:
         loops.sort(key=lambda loop: (loop not in weights, -sizes[loop]))

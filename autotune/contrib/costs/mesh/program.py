@@ -52,7 +52,7 @@ class MeshOp:
         return tuple(access for access in self.reads if access.role in (WEIGHT, STATE))
 
     @property
-    def kept_weights(self) -> tuple[Operand, ...]:
+    def stored_weights(self) -> tuple[Operand, ...]:
         """Weights that it reads."""
         return tuple(access for access in self.reads if access.role == WEIGHT)
 
