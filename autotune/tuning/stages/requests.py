@@ -21,7 +21,7 @@ SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an e
 
 
 @dataclass(frozen=True)
-class Request:
+class TrialRequest:
     """A request to evaluate a config.
 
     Attributes:

@@ -16,7 +16,7 @@ from autotune.core.trial import Trial
 from autotune.tuning.samplers.named_samplers import is_named
 from autotune.tuning.samplers.scheduler import Scheduler
 from autotune.tuning.stages.forecast import Forecast, search_left
-from autotune.tuning.stages.requests import Request
+from autotune.tuning.stages.requests import TrialRequest
 from autotune.tuning.stages.roofline import roof_seconds
 from autotune.tuning.stages.summary import Ran
 from autotune.tuning.stages.task_search import TaskSearch
@@ -97,7 +97,7 @@ class SearchRun:
     counted: int = 0
     evaluated: int = 0
     begun: float = field(default_factory=time.perf_counter)
-    under_way: dict[int, tuple[int, Request]] = field(default_factory=dict)
+    under_way: dict[int, tuple[int, TrialRequest]] = field(default_factory=dict)
     recorded: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ class SearchRun:
         late = self.budget.seconds is not None and time.perf_counter() - self.begun > self.budget.seconds
         return not late and len(self.under_way) < self.slots.count()
 
-    def begin(self, index: int, request: Request) -> None:
+    def begin(self, index: int, request: TrialRequest) -> None:
         """Submit a config for evaluation."""
         try:
             number = self.slots.submit(request.job)

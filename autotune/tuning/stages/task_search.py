@@ -22,7 +22,7 @@ from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.samplers.features import features_of
 from autotune.tuning.samplers.sampler import TransferData
 from autotune.tuning.samplers.search import Search
-from autotune.tuning.stages.requests import SAME_SCRIPT, Request, identity_of, shared, unmade
+from autotune.tuning.stages.requests import SAME_SCRIPT, TrialRequest, identity_of, shared, unmade
 from autotune.tuning.stages.warm_start import KnownConfig, starts
 from autotune.worker.isolation.limits import learn_time_limits
 
@@ -91,8 +91,8 @@ class TaskSearch:
     best_seconds: float | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     objective: Objective = PLAIN
-    under_way: dict[str, Request] = field(default_factory=dict)
-    _duplicates: list[Request] = field(default_factory=list)  # duplicates of configs that are under evaluation
+    under_way: dict[str, TrialRequest] = field(default_factory=dict)
+    _duplicates: list[TrialRequest] = field(default_factory=list)  # duplicates of configs that are under evaluation
     _elsewhere: dict[str, ProgramIdentity] = field(default_factory=dict)  # key and program of trials of other tuners
     _learnt: set[str] = field(default_factory=set)  # keys of `trials`
     _programs: dict[ProgramIdentity, Trial] = field(default_factory=dict)  # the first trial of every program
@@ -163,7 +163,7 @@ class TaskSearch:
         """Overhead of the tuner in seconds: asking, telling, generating scripts, recording."""
         return sum(self.watch.phases.values())
 
-    def ask(self) -> Request | Trial | None:
+    def ask(self) -> TrialRequest | Trial | None:
         """Return the next config to evaluate, or its trial if it is known; `None` when none is left.
 
         Several configs may be proposed before any is recorded: the search tracks which are under evaluation.
@@ -180,7 +180,7 @@ class TaskSearch:
                 if recorded is not None:
                     self._learn(recorded, identity)
                     return recorded
-                request = Request(config, identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
+                request = TrialRequest(config, identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
                 if any(each.program == identity for each in self.under_way.values()):
                     self._duplicates.append(request)
                     continue
@@ -197,7 +197,7 @@ class TaskSearch:
                 return request
             return None
 
-    def tell(self, request: Request, evaluation: Evaluation) -> list[Trial]:
+    def tell(self, request: TrialRequest, evaluation: Evaluation) -> list[Trial]:
         """Record the outcome of a proposed config.
 
         Returns:
@@ -214,7 +214,7 @@ class TaskSearch:
                     self._elsewhere[duplicate.key] = duplicate.program
             return trials
 
-    def drop(self, request: Request) -> None:
+    def drop(self, request: TrialRequest) -> None:
         """Abandon a proposed config, and release its claim: a resumed run will ask for it again."""
         if self.under_way.pop(request.key, None) is not None:
             self.sweep.release(request.key)
@@ -264,7 +264,7 @@ class TaskSearch:
         job = self.job([self.candidate(config, step)], self.objective.effort(SEARCH_EFFORT), self.best_seconds)
         return replace(job, time_limits=learn_time_limits(self.trials), known=frozenset(self._marks))
 
-    def _record(self, request: Request, evaluation: Evaluation) -> Trial:
+    def _record(self, request: TrialRequest, evaluation: Evaluation) -> Trial:
         """Record the outcome of a claimed config, release the claim, and learn from it."""
         original = self._original(request.program, evaluation) if evaluation.outcome == "duplicate" else None
         number, family = len(self.sweep.recorded), self.family.name
