@@ -63,7 +63,7 @@ class CallPlan:
         return cls(tuple(seen[name] for name in order), len(passed), stored, panels)
 
 
-class GivenWeight:
+class PassedWeight:
     """Panels of a weight that calls pass; packed again only if the weight has changed.
 
     A read-only array that is passed again is not compared again.
@@ -109,7 +109,7 @@ class CallContext:
         self._states = [(number, a.name) for number, a in enumerate(payload.written) if a.role == "state"]
         self._plan: CallPlan | None = None
         self._is_ready = ctypes.c_int64(0)  # whether quick calls with the current plan are valid
-        self._given: dict[str, GivenWeight] = {}
+        self._passed_weights: dict[str, PassedWeight] = {}
 
     def call(self, plan: CallPlan, arrays: Sequence[object]) -> list[Array]:
         """Run the program once; return new arrays for all written arguments, in order.
@@ -162,22 +162,22 @@ class CallContext:
         for number, panels in plan.panels.items():
             self._panel_slots[number].value = panels.ctypes.data
         for number, each in enumerate(needed):
-            if (weight := self._give(each.name)) is not None:
+            if (weight := self._passed_weight(each.name)) is not None:
                 self._packing.append((number, weight))
         self._is_plain = not self._packing and not self._states
         self._is_ready, self._plan = ctypes.c_int64(self._is_plain), plan
 
-    def _give(self, name: str) -> GivenWeight | None:
+    def _passed_weight(self, name: str) -> PassedWeight | None:
         """Set the pointers to panels of a passed weight; return `None` if the program reads no panels of it."""
         source = list(self._arguments).index(name)
         packed = {number: weight for number, weight in enumerate(self.weights) if weight.source == source}
         if not packed:
             return None
-        if name not in self._given:
-            self._given[name] = GivenWeight(self._arguments[name], packed, self._pages)
-        for number, panels in self._given[name].panels.items():
+        if name not in self._passed_weights:
+            self._passed_weights[name] = PassedWeight(self._arguments[name], packed, self._pages)
+        for number, panels in self._passed_weights[name].panels.items():
             self._panel_slots[number].value = panels.ctypes.data
-        return self._given[name]
+        return self._passed_weights[name]
 
     def _more(self, plan: CallPlan, arrays: Sequence[object], copies: list[Array]) -> dict[str, Array]:
         """Set the pointers to passed weights that override stored ones; return the passed states by name."""
@@ -192,7 +192,7 @@ class CallContext:
             self._plan, self._is_ready.value = None, 0  # the next call restores the pointers to stored weights
             self._slots[each.name].value = array.ctypes.data
             copies.append(array)
-            if (weight := self._give(each.name)) is not None:
+            if (weight := self._passed_weight(each.name)) is not None:
                 weight.store(array)
         return starts
 
@@ -305,7 +305,7 @@ class Results:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], pages: Pages) -> None:
         self._shape, self._dtype, self._pages = shape, dtype, pages
         self._bytes = prod(shape) * dtype.itemsize
-        self._kept: deque[tuple[Array, object, int]] = deque(maxlen=MOST_FREE)
+        self._recent: deque[tuple[Array, object, int]] = deque(maxlen=MOST_FREE)
 
     def maker(self) -> Callable[[], Array]:
         """Return a function that allocates uninitialized arrays."""
@@ -314,17 +314,17 @@ class Results:
     def empty(self) -> Array:
         """Return an uninitialized array in the most recent free memory, which is likely still in the caches."""
         examined = []
-        while self._kept:
+        while self._recent:
             try:
-                entry = self._kept.pop()
+                entry = self._recent.pop()
             except IndexError:  # another thread was faster
                 break
             array = entry[0].view() if getrefcount(entry[1]) == entry[2] else None
             examined.append(entry)
             if array is not None:
-                self._kept.extend(examined)
+                self._recent.extend(examined)
                 return array
-        self._kept.extend(reversed(examined))
+        self._recent.extend(reversed(examined))
         return self._keep()
 
     def _keep(self) -> Array:
@@ -332,5 +332,5 @@ class Results:
         array = aligned_array(self._shape, self._dtype, self._pages)
         entry = (array, array.base)  # every view of the array has the same base
         references = getrefcount(entry[1])
-        self._kept.append((*entry, references))
+        self._recent.append((*entry, references))
         return array.view()

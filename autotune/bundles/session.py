@@ -35,7 +35,7 @@ class Session:
         self._bundles = Path(bundles) if bundles is not None else home() / "bundles"
         self._listener, self._seed = listener, seed
         self._machine = this_machine()
-        self._kept: dict[str, Array] = {}
+        self._stored: dict[str, Array] = {}
         self._panels: dict[tuple[str, int, bool, tuple[int, ...], str], Array] = {}
         self._functions: dict[tuple[str, tuple[Argument, ...]], SessionFunction] = {}
 
@@ -63,7 +63,7 @@ class Session:
         self._make_stored(payload)
         outputs = {argument.name: self._empty(argument) for argument in payload.outputs}
         inputs = {a.name: shape_of(a) for a in payload.arguments if a.role == "input"}
-        have = {**self._kept, **outputs, **inputs}
+        have = {**self._stored, **outputs, **inputs}
         arrays = {argument.name: have[argument.name] for argument in payload.arguments}
         panels = [self._packed(payload, weight) for weight in program.weights]
         return SessionFunction(payload, program, arrays, panels)
@@ -71,24 +71,24 @@ class Session:
     @property
     def kept(self) -> Mapping[str, Array]:
         """Weights and states of the session, by name."""
-        return self._kept
+        return self._stored
 
     def _make_stored(self, payload: Payload) -> None:
         """Create the weights and states that the session does not have yet."""
         for argument in payload.arguments:
-            known = self._kept.get(argument.name)
+            known = self._stored.get(argument.name)
             if argument.role in ("weight", "state") and known is not None and known.shape != argument.shape:
                 raise PayloadError(
                     f"{argument.name} must be {known.shape} as in this session, got {argument.shape}; open another"
                 )
-        missing = [a for a in payload.arguments if a.role == "weight" and a.name not in self._kept]
+        missing = [a for a in payload.arguments if a.role == "weight" and a.name not in self._stored]
         values = payload.make_inputs(self._seed) if missing else {}
         for argument in missing:
-            self._kept[argument.name] = self._empty(argument)
-            self._kept[argument.name][...] = values[argument.name]
+            self._stored[argument.name] = self._empty(argument)
+            self._stored[argument.name][...] = values[argument.name]
         for argument in payload.arguments:
             if argument.role == "state":
-                self._kept.setdefault(argument.name, self._zeros(argument))
+                self._stored.setdefault(argument.name, self._zeros(argument))
 
     def _packed(self, payload: Payload, weight: PanelWeight) -> Array:
         """Return a weight in panels, packed once for all functions that use this layout."""
@@ -96,7 +96,7 @@ class Session:
         key = (source.name, weight.columns, weight.transposed, weight.shape, weight.precision)
         if key not in self._panels:
             self._panels[key] = self._empty(weight.argument(source))
-            self._panels[key][...] = weight.pack(self._kept[source.name])
+            self._panels[key][...] = weight.pack(self._stored[source.name])
         return self._panels[key]
 
     def _empty(self, argument: Argument) -> Array:

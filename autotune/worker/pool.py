@@ -89,7 +89,7 @@ class WorkerPool(Closing):
             seconds: Time limit of a job in seconds.
         """
         self.core = MeasuringCore(cores)
-        self._asked: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
+        self._requests: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[int, list[Evaluation] | BaseException]] = SimpleQueue()
         self._submitted = 0
         drift, memory = Drift(), worker_memory(len(cores))
@@ -111,7 +111,7 @@ class WorkerPool(Closing):
     def close(self) -> None:
         """Stop all workers immediately."""
         for _ in self._threads:
-            self._asked.put(None)
+            self._requests.put(None)
         for thread, worker in zip(self._threads, self._workers, strict=True):
             while True:
                 thread.join(CLOSE_SECONDS)
@@ -127,7 +127,7 @@ class WorkerPool(Closing):
     def submit(self, job: Job) -> int:
         """Queue a job for the next free worker and return the job's number."""
         self._submitted += 1
-        self._asked.put((self._submitted, job))
+        self._requests.put((self._submitted, job))
         return self._submitted
 
     def wait(self) -> tuple[int, list[Evaluation]]:
@@ -143,7 +143,7 @@ class WorkerPool(Closing):
 
     def _work(self, worker: Worker) -> None:
         """Process queued jobs until `None` is received. Runs in one thread per worker."""
-        while (request := self._asked.get()) is not None:
+        while (request := self._requests.get()) is not None:
             number, job = request
             answer: list[Evaluation] | BaseException
             try:

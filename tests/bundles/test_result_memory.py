@@ -61,7 +61,7 @@ def test_little_memory_is_kept_back(results):
     arrays = [results.empty() for _ in range(5)]
     assert len({array.ctypes.data for array in arrays}) == 5
     arrays.clear()
-    assert len(results._kept) == MOST_FREE
+    assert len(results._recent) == MOST_FREE
 
 
 def test_an_array_outlives_what_made_it():

@@ -20,7 +20,7 @@ from autotune.worker.loading.importing import import_model  # noqa: E402
 from autotune.worker.loading.reading import open_payload  # noqa: E402
 from autotune.worker.worker import Worker  # noqa: E402
 from payload import zoo  # noqa: E402
-from payload.importers.pt2_convert import held_by  # noqa: E402
+from payload.importers.pt2_convert import buffers_of  # noqa: E402
 from payload.importers.pt2_softmax import write_guards  # noqa: E402
 from payload.importers.pt2_values import compute, fold_constants  # noqa: E402
 
@@ -189,7 +189,7 @@ def test_softmaxes_that_are_guarded_against_hidden_rows_need_no_guard(name):
     model, more = {**HELD, **GIVEN}[name]
     x = torch.randn(1, 2, 6, 4)
     program = torch.export.export(model.eval(), (x, *more)).run_decompositions()
-    graph, weights = fold_constants(program.graph_module, held_by(program))
+    graph, weights = fold_constants(program.graph_module, buffers_of(program))
     given = [n.name for n in graph.nodes if n.op == "placeholder" and n.name not in weights]
     values = {**weights, **{name: x.numpy() for name, x in zip(given, (x, *more), strict=True)}}
     before = compute(graph, values)

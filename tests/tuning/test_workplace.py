@@ -32,7 +32,7 @@ def cores_of_no_other(monkeypatch, tmp_path):
     """A folder of locks that no real tuner uses."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(claims.tempfile, "tempdir", None)
-    monkeypatch.setattr(claims, "_held", {})
+    monkeypatch.setattr(claims, "_locked", {})
     monkeypatch.setattr(claims, "_claims", 0)
 
 
@@ -40,16 +40,16 @@ def test_one_job_is_the_worker_itself():
     with open_workplace(1, 20.0) as place, place.searchers() as slots:
         assert isinstance(slots, OneSlot)
         assert [slots._evaluator] == list(place.benches())
-        assert (slots.count(), slots.is_ordered, len(claims._held)) == (1, True, 1)
+        assert (slots.count(), slots.is_ordered, len(claims._locked)) == (1, True, 1)
 
 
 @needs_two
 def test_several_jobs_are_a_pool_on_cores_of_their_own_that_measures_where_the_worker_does():
     with open_workplace(1, 20.0, jobs=2) as place, place.searchers() as slots:
         assert isinstance(slots, WorkerPool)
-        assert set(slots.core.cores) == set(claims._held) == set(TWO)
+        assert set(slots.core.cores) == set(claims._locked) == set(TWO)
         assert place.benches()[0]._settings.cores == (slots.core.core,)
-    assert not claims._held
+    assert not claims._locked
 
 
 @needs_two

@@ -23,10 +23,10 @@ def three_cores(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(claims.tempfile, "tempdir", None)
     monkeypatch.setattr(claims, "physical_cores", lambda: (0, 1, 2))
-    monkeypatch.setattr(claims, "_held", {})  # workers of other tests may be open
+    monkeypatch.setattr(claims, "_locked", {})  # workers of other tests may be open
     monkeypatch.setattr(claims, "_claims", 0)
     yield
-    assert not claims._held
+    assert not claims._locked
 
 
 def other(threads):
@@ -81,12 +81,12 @@ def test_a_claim_says_which_cores_it_shares():
 
 def test_cores_that_somebody_allotted_are_not_claimed():
     claim = CoreClaim(1, (0,))
-    assert (claim.cores, claims._held) == ((0,), {})
+    assert (claim.cores, claims._locked) == ((0,), {})
     claim.close()
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / f"{claims.PREFIX}{claims.os.geteuid()}").symlink_to(tmp_path)
     claim = CoreClaim(1)
-    assert (claim.cores, claims._held) == ((2,), {})
+    assert (claim.cores, claims._locked) == ((2,), {})
     claim.close()

@@ -44,6 +44,6 @@ def test_fork_holds_nothing_of_a_worker():
         assert worker.call(abs, -3) == 3
         pid = os.fork()
         if pid == 0:
-            os._exit(bool(claims._held or worker._process or worker._keeper._control.closed is False))
+            os._exit(bool(claims._locked or worker._process or worker._keeper._control.closed is False))
         assert os.waitpid(pid, 0)[1] == 0
         assert worker.call(abs, -4) == 4

@@ -151,11 +151,11 @@ class Aliases:
         self.alloc = alloc
         self.values: set[ir.Value] = set()
         self._steps = steps
-        self._around = list(ancestors(alloc, steps.function))
-        outer = [op for op in self._around if op.name == FORALL]
+        self._ancestors = list(ancestors(alloc, steps.function))
+        outer = [op for op in self._ancestors if op.name == FORALL]
         self.parallel = outer[-1] if outer else None
         known = (*BRANCHES, *LOOPS, FORALL)
-        self.escapes = not plain_bytes(alloc) or len(outer) > 1 or any(op.name not in known for op in self._around)
+        self.escapes = not plain_bytes(alloc) or len(outer) > 1 or any(op.name not in known for op in self._ancestors)
         self.first, self.last = self._extent(self._follow())
 
     def _follow(self) -> set[ir.Operation]:
@@ -183,7 +183,7 @@ class Aliases:
         elif name == "scf.yield":
             parent = user.parent.operation
             if parent.name == "scf.for":
-                self.escapes |= parent in self._around  # the next iteration allocates while this memory is alive
+                self.escapes |= parent in self._ancestors  # the next iteration allocates while this memory is alive
                 yield from carried(parent, operand)
             elif parent.name in BRANCHES:
                 yield parent.results[operand]
@@ -207,7 +207,7 @@ class Aliases:
         """Return the outermost loop around a user but not around the allocation; the memory is alive for all of it."""
         outermost = None
         for outer in ancestors(user, self._steps.function):
-            if outer in self._around:
+            if outer in self._ancestors:
                 break
             if outer.name in (*LOOPS, *PARALLEL) or is_access(outer):
                 outermost = outer

@@ -62,7 +62,7 @@ class DebugSession:
     def __init__(self, recording: DebugRecording, replay: Replay | None = None, changes: Changes | None = None) -> None:
         self._recording, self.number = recording, 1
         self._original, self._replay, self._changes = recording, replay, changes or Changes()
-        self._given = self._changes
+        self._initial_changes = self._changes
         self._commands: dict[str, Callable[[str], Iterator[str]]] = {
             "next": self._next, "back": self._back, "into": self._into, "over": self._over, "why": self._why,
             "until": self._until, "handles": self._handles, "diff": self._diff, "marks": self._marks,
@@ -143,7 +143,7 @@ class DebugSession:
         return self._again(replace(self._changes, knobs=knobs))
 
     def _undo(self, _: str) -> Iterator[str]:
-        self._recording, self._changes = self._original, self._given
+        self._recording, self._changes = self._original, self._initial_changes
         return self._to(self.number)
 
     def _again(self, changes: Changes) -> Iterator[str]:

@@ -73,7 +73,7 @@ class Function:
         self._weights = str(weights).encode() if weights is not None else None
         self._threads, self._sizes = threads, tuple(sizes)
         self.arguments = tuple(arguments)
-        self._given = [argument for argument in arguments if argument.role != "output"]
+        self._call_arguments = [argument for argument in arguments if argument.role != "output"]
         self._idle: deque[ctypes.c_void_p] = deque()
         self._idle.append(self._new_context())
 
@@ -94,7 +94,7 @@ class Function:
             LibraryError: An element or a size is out of range.
         """
         values = self._in_order(arrays, named)
-        inputs = {each.name: self._convert(each, values[each.name]) for each in self._given}
+        inputs = {each.name: self._convert(each, values[each.name]) for each in self._call_arguments}
         sizes = self._find_sizes(inputs)
         written = {
             a.name: np.empty([size if isinstance(size, int) else sizes[size] for size in a.shape], a.dtype)
@@ -129,7 +129,7 @@ class Function:
 
     def _in_order(self, arrays: Sequence[object], named: dict[str, object]) -> dict[str, object]:
         """Return the arguments of a call by name."""
-        names = [argument.name for argument in self._given]
+        names = [argument.name for argument in self._call_arguments]
         values = dict(zip(names, arrays, strict=False)) | named
         if len(arrays) > len(names) or set(values) != set(names) or len(arrays) + len(named) != len(names):
             raise TypeError(
@@ -140,7 +140,7 @@ class Function:
     def _find_sizes(self, arrays: dict[str, Array]) -> dict[str, int]:
         """Return the sizes that a call chooses, by name."""
         sizes: dict[str, int] = {}
-        for argument in self._given:
+        for argument in self._call_arguments:
             for name, size in zip(argument.shape, arrays[argument.name].shape, strict=True):
                 if isinstance(name, str) and sizes.setdefault(name, size) != size:
                     raise ValueError(

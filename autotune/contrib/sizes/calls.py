@@ -44,7 +44,7 @@ class SharedWeights:
 
     def __init__(self) -> None:
         self._machine = this_machine()
-        self._held: dict[tuple[str, str, tuple[int, ...]], Array] = {}
+        self._weights: dict[tuple[str, str, tuple[int, ...]], Array] = {}
         self._panels: dict[tuple[object, ...], Array] = {}
 
     @property
@@ -61,11 +61,11 @@ class SharedWeights:
             array: Values of the weight.
         """
         key = (argument.name, owner, argument.shape)
-        if key not in self._held:
+        if key not in self._weights:
             dtype = DTYPES[argument.dtype]
             plain = array.dtype == dtype and array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
-            self._held[key] = array if plain else self._copy(argument, array)
-        return self._held[key]
+            self._weights[key] = array if plain else self._copy(argument, array)
+        return self._weights[key]
 
     def pack(
         self, context: CallContext, payload: Payload, owners: Mapping[str, str], stored: Mapping[str, Array]

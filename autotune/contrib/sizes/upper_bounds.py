@@ -59,7 +59,7 @@ class OpenLoops:
         """Divisor that sizes must have."""
         exact = {counter for counter in self._before if list(loop_of(counter).results)}
         for each in self._accesses:
-            enclosing = self._around(each)
+            enclosing = self._enclosing(each)
             if each.looks_up:  # uncomputed elements may be invalid indices
                 exact.update(enclosing)
             if each.writes:  # repeated writes to one element accumulate
@@ -142,13 +142,13 @@ class OpenLoops:
             CompileError: Stage ``transform``; the position of a write is unknown.
         """
         for each in self._accesses:
-            for counter in self._around(each) if each.writes else ():
+            for counter in self._enclosing(each) if each.writes else ():
                 along = [dim for dim, at in enumerate(each.positions) if at is not None and counter in at.counters]
                 is_known = any((each.root, dim) in self._origins for dim in along)
                 if not is_known and (along or None in each.positions):
                     raise unshortened(f"{each.op.name} writes {each.root.type} in another order")
 
-    def _around(self, each: ArrayAccess) -> set[ir.Value]:
+    def _enclosing(self, each: ArrayAccess) -> set[ir.Value]:
         """Return the induction variables of loops along the dimension around an access, not around its allocation."""
         producer = maker(each.root)
         own = list(parents(producer)) if producer is not None else []

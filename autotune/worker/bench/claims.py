@@ -18,7 +18,7 @@ from autotune.core.host.cores import physical_cores
 PREFIX = "autotune-cores-"
 
 _lock = Lock()
-_held: dict[int, int] = {}  # descriptor of the lock file of each core that this process has claimed
+_locked: dict[int, int] = {}  # descriptor of the lock file of each core that this process has claimed
 _claims = 0
 
 
@@ -42,7 +42,7 @@ class CoreClaim(Closing):
         with _lock:
             _claims += not cores
             self.cores = cores or claim(threads)
-            self.shared = () if cores else tuple(core for core in self.cores if core not in _held)
+            self.shared = () if cores else tuple(core for core in self.cores if core not in _locked)
 
     def close(self) -> None:
         """Release the claim; the last one of the process releases the locks."""
@@ -53,8 +53,8 @@ class CoreClaim(Closing):
             self._is_closed = True
             _claims -= 1
             if not _claims:
-                while _held:
-                    os.close(_held.popitem()[1])
+                while _locked:
+                    os.close(_locked.popitem()[1])
 
 
 def claim(threads: int) -> tuple[int, ...]:
@@ -62,11 +62,11 @@ def claim(threads: int) -> tuple[int, ...]:
     cores = sorted(physical_cores(), reverse=True)
     folder = own_folder()
     for core in cores if folder is not None else ():
-        if len(_held) >= threads:
+        if len(_locked) >= threads:
             break
-        if core not in _held and folder is not None and (descriptor := lock_of(folder / str(core))) is not None:
-            _held[core] = descriptor
-    locked = [core for core in cores if core in _held][:threads]
+        if core not in _locked and folder is not None and (descriptor := lock_of(folder / str(core))) is not None:
+            _locked[core] = descriptor
+    locked = [core for core in cores if core in _locked][:threads]
     shared = [core for core in cores if core not in locked][: threads - len(locked)]
     return tuple(sorted((*locked, *shared)))
 
@@ -99,8 +99,8 @@ def detach() -> None:
     """Drop all claims in a fork: its copies of the descriptors would keep the parent's locks until it exits."""
     global _lock, _claims
     _lock, _claims = Lock(), 0  # another thread of the parent may have held the lock
-    while _held:
-        os.close(_held.popitem()[1])
+    while _locked:
+        os.close(_locked.popitem()[1])
 
 
 os.register_at_fork(after_in_child=detach)
