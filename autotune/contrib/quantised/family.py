@@ -49,11 +49,8 @@ class BlockSums(ByOwnCode):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Return the knobs: rows, columns and accumulators of a register tile, prefetch distance, and nibble lookup."""
-        rows, columns, _ = sizes_of(task.nest)
         threads, wholes = self.shared(task, machine)
-        knobs = [Knob("columns", dividing(COLUMNS, columns)), Knob("unroll", UNROLLS), Knob("ahead", AHEADS), *threads]
-        if rows > 1:
-            knobs.append(Knob("rows", dividing(ROWS, rows)))
+        knobs = tile_knobs(task, COLUMNS, ROWS, threads)
         if machine.isa == "avx512f":
             knobs.append(Knob("lookup", (True, False)))
         registers = machine.vector_registers * machine.lanes // WIDTH
@@ -88,6 +85,20 @@ class BlockSums(ByOwnCode):
             AHEAD: int(config["ahead"]),
             **({LOOKUP: None} if config.get("lookup") else {}),
         }
+
+
+def tile_knobs(task: Task, columns: tuple[int, ...], rows: tuple[int, ...], threads: tuple[Knob, ...]) -> list[Knob]:
+    """Return the knobs of a register tile: columns, accumulators, prefetch distance, threads; rows if it has several.
+
+    Args:
+        task: Product.
+        columns: Possible columns of a tile.
+        rows: Possible rows of a tile.
+        threads: Knobs for pieces of columns.
+    """
+    m, n, _ = sizes_of(task.nest)
+    knobs = [Knob("columns", dividing(columns, n)), Knob("unroll", UNROLLS), Knob("ahead", AHEADS), *threads]
+    return [*knobs, Knob("rows", dividing(rows, m))] if m > 1 else knobs
 
 
 def has_rows_of_all(task: Task, parallel: int) -> bool:

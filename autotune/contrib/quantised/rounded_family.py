@@ -22,7 +22,7 @@ from autotune.contrib.quantised.block_marks import (
 )
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
 from autotune.contrib.quantised.by_columns import ByOwnCode, column_loop, dividing, sizes_of
-from autotune.contrib.quantised.family import AHEADS, BLOCKS, UNROLLS
+from autotune.contrib.quantised.family import BLOCKS, UNROLLS, tile_knobs
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
@@ -75,11 +75,8 @@ class BlockDots(RoundedBlocks):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Return the knobs: rows, columns and accumulators of a register tile, and prefetch distance."""
-        rows, columns, _ = sizes_of(task.nest)
         threads, wholes = self.shared(task, machine)
-        knobs = [Knob("columns", dividing(COLUMNS, columns)), Knob("unroll", UNROLLS), Knob("ahead", AHEADS), *threads]
-        if rows > 1:
-            knobs.append(Knob("rows", dividing(ROWS, rows)))
+        knobs = tile_knobs(task, COLUMNS, ROWS, threads)
 
         def fits(config: Config) -> bool:
             return int(config["columns"]) * int(config.get("rows", 1)) * int(config["unroll"]) <= MOST_SUMS
