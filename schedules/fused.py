@@ -47,6 +47,11 @@ class Fused(Family):
     name: str = "fused"
     fallback: bool = False
 
+    @property
+    def writer(self) -> type["FusedWriter"]:
+        """Writer of its scripts, but for an online softmax."""
+        return FusedWriter
+
     def covers(self, task: Task) -> bool:
         """Return whether the task is a group of rows; a batch must have no other unit dimension, as all are dropped."""
         if not task.is_group or task.grows or any(op.lanes for op in task.ops):
@@ -95,7 +100,7 @@ class Fused(Family):
             )
         space = self.space(task, machine)
         space.check(config)
-        writer_class = OnlineWriter if online_columns(config) else FusedWriter
+        writer_class = OnlineWriter if online_columns(config) else self.writer
         shape = piece_of_group(shape_of(task), config)
         writer = writer_class(Script(space.knobs, config), task.ops, shape, config, seen_by(task, machine))
         mark_ends(writer.script, config)

@@ -2,6 +2,12 @@
 
 from itertools import product
 
+import numpy as np
+
+from autotune.core.payload import Argument, Payload
+
+COUNT, LANES = 1 << 16, 16
+ENDS = ((0, -128, 127), (-13, -128, 127), (117, -3, 90), (-128, -128, 127), (127, 127, 127))  # zero point, limits
 SIGMOID = """
     %r = arith.sitofp %x : i8 to f32
     %s = arith.mulf %r, %step : f32
@@ -119,3 +125,42 @@ def convolution_of_bytes(size, channels, filters, *, side=3, batch=1, step=1, ap
     for name, value in known.items():
         text = text.replace(name, value)
     return text
+
+
+def numbers(divisor):
+    """Numbers whose quotients lie at halves and beside them, and those that are strange."""
+    halves = (np.arange(-300, 300) + 0.5).astype(np.float32) * divisor
+    near = halves.view(np.int32)[:, None] + np.arange(-8, 9, dtype=np.int32)
+    strange = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-38, 3e38, -3e38, 1e30], np.float32)
+    drawn = (
+        np.random.default_rng(0).standard_normal(COUNT - near.size - strange.size).astype(np.float32) * 200 * divisor
+    )
+    return np.concatenate([near.reshape(-1).view(np.float32), strange, drawn])
+
+
+def roundings(divisor, zero, low, high, *, lanes=LANES, count=COUNT, mark=""):
+    """A payload of bytes; a divisor of 0 is none."""
+    kind, vector, bytes_ = f"memref<{count}xf32>", f"vector<{lanes}xf32>", f"vector<{lanes}xi8>"
+    text = f"""func.func @apply(%x: {kind}, %y: memref<{count}xi8>) {{
+      %begin = arith.constant 0 : index
+      %step = arith.constant {lanes} : index
+      %count = arith.constant {count} : index
+      %divisor = arith.constant dense<{divisor:.17e}> : {vector}
+      %zero = arith.constant dense<{zero:.1f}> : {vector}
+      %low = arith.constant dense<{low:.1f}> : {vector}
+      %high = arith.constant dense<{high:.1f}> : {vector}
+      scf.for %i = %begin to %count step %step {{
+        %in = vector.load %x[%i] : {kind}, {vector}
+        %q = arith.divf %in, %divisor : {vector}
+        %whole = math.roundeven {"%q" if divisor else "%in"} : {vector}
+        %moved = arith.addf %whole, %zero : {vector}
+        %below = arith.cmpf olt, %moved, %low : {vector}
+        %least = arith.select %below, %low, %moved : vector<{lanes}xi1>, {vector}
+        %above = arith.cmpf ogt, %least, %high : {vector}
+        %most = arith.select %above, %high, %least : vector<{lanes}xi1>, {vector}
+        %out = arith.fptosi %most {f"{{{mark}}}" if mark else ""} : {vector} to {bytes_}
+        vector.store %out, %y[%i] : memref<{count}xi8>, {bytes_}
+      }}
+      return
+    }}"""
+    return Payload("apply", text, "apply", (Argument("x", "input", (count,)), Argument("y", "output", (count,), "i8")))

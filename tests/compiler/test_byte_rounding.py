@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from byte_support import COUNT, ENDS, LANES, numbers, roundings
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.program import compile_program
@@ -13,7 +14,6 @@ from autotune.core.payload import Argument, Payload
 EMPTY_SCRIPT = """module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%module: !transform.any_op) { transform.yield }
 }"""
-COUNT, LANES = 1 << 16, 16
 DIVISORS = tuple(np.random.default_rng(7).uniform(1e-4, 1, 12).astype(np.float32))
 
 
@@ -35,17 +35,6 @@ def payload_of(divisor, read="math.roundeven %q"):
     return Payload("apply", text, "apply", (Argument("x", "input", (COUNT,)), Argument("y", "output", (COUNT,))))
 
 
-def numbers(divisor):
-    """Numbers whose quotients lie at halves and beside them, and those that are strange."""
-    halves = (np.arange(-300, 300) + 0.5).astype(np.float32) * divisor
-    near = halves.view(np.int32)[:, None] + np.arange(-8, 9, dtype=np.int32)
-    strange = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-38, 3e38, -3e38, 1e30], np.float32)
-    drawn = (
-        np.random.default_rng(0).standard_normal(COUNT - near.size - strange.size).astype(np.float32) * 200 * divisor
-    )
-    return np.concatenate([near.reshape(-1).view(np.float32), strange, drawn])
-
-
 def in_bytes(values):
     """As they are held in a byte's range; what is no number stays none."""
     return np.clip(values, np.float32(-128), np.float32(127))
@@ -60,43 +49,12 @@ def test_bytes_are_those_of_a_division(divisor):
     np.testing.assert_array_equal(in_bytes(y), in_bytes(wanted))
 
 
-ENDS = ((0, -128, 127), (-13, -128, 127), (117, -3, 90), (-128, -128, 127), (127, 127, 127))
-
-
-def ending(divisor, zero, low, high, *, lanes=LANES, count=COUNT):
-    """A payload of bytes; a divisor of 0 is none."""
-    kind, vector, bytes_ = f"memref<{count}xf32>", f"vector<{lanes}xf32>", f"vector<{lanes}xi8>"
-    text = f"""func.func @apply(%x: {kind}, %y: memref<{count}xi8>) {{
-      %begin = arith.constant 0 : index
-      %step = arith.constant {lanes} : index
-      %count = arith.constant {count} : index
-      %divisor = arith.constant dense<{divisor:.17e}> : {vector}
-      %zero = arith.constant dense<{zero:.1f}> : {vector}
-      %low = arith.constant dense<{low:.1f}> : {vector}
-      %high = arith.constant dense<{high:.1f}> : {vector}
-      scf.for %i = %begin to %count step %step {{
-        %in = vector.load %x[%i] : {kind}, {vector}
-        %q = arith.divf %in, %divisor : {vector}
-        %whole = math.roundeven {"%q" if divisor else "%in"} : {vector}
-        %moved = arith.addf %whole, %zero : {vector}
-        %below = arith.cmpf olt, %moved, %low : {vector}
-        %least = arith.select %below, %low, %moved : vector<{lanes}xi1>, {vector}
-        %above = arith.cmpf ogt, %least, %high : {vector}
-        %most = arith.select %above, %high, %least : vector<{lanes}xi1>, {vector}
-        %out = arith.fptosi %most : {vector} to {bytes_}
-        vector.store %out, %y[%i] : memref<{count}xi8>, {bytes_}
-      }}
-      return
-    }}"""
-    return Payload("apply", text, "apply", (Argument("x", "input", (count,)), Argument("y", "output", (count,), "i8")))
-
-
 @pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize(("divisor", "lanes"), [*((each, LANES) for each in (0, *DIVISORS[:4])), (0, 64), (0.3, 128)])
 def test_bytes_are_those_of_a_rounding_a_sum_and_limits(divisor, lanes, ends):
     x, y = numbers(np.float32(divisor or 1)), np.empty(COUNT, np.int8)
     x[~np.isfinite(x)] = 3e38
-    program = compile_program(ending(float(divisor), *ends, lanes=lanes), Candidate(EMPTY_SCRIPT, TAIL))
+    program = compile_program(roundings(float(divisor), *ends, lanes=lanes), Candidate(EMPTY_SCRIPT, TAIL))
     program.bind([x, y]).run()
     with np.errstate(over="ignore"):
         whole = np.rint(x / np.float32(divisor) if divisor else x)
@@ -106,7 +64,7 @@ def test_bytes_are_those_of_a_rounding_a_sum_and_limits(divisor, lanes, ends):
 @pytest.mark.parametrize("divisor", [0, 0.3])
 def test_a_byte_needs_neither_a_rounding_nor_a_conversion(divisor):
     with context():
-        module = parse(ending(divisor, -13, -128, 127).text, "payload")
+        module = parse(roundings(divisor, -13, -128, 127).text, "payload")
         round_bytes(module)
         gone = ("roundeven", "fptosi", *["divf"] * bool(divisor))
         assert not [name for name in gone if name in str(module)]
@@ -132,6 +90,6 @@ def rewritten(divisor, read="math.roundeven %q"):
 @pytest.mark.parametrize(("lanes", "left"), [(16, 1), (48, 1), (64, 0), (128, 0)])
 def test_bytes_of_whole_vectors_are_moved_once(lanes, left):
     with context():
-        module = parse(ending(0, 0, -128, 127, lanes=lanes).text, "payload")
+        module = parse(roundings(0, 0, -128, 127, lanes=lanes).text, "payload")
         round_bytes(module)
         assert str(module).count("arith.trunci") == left
