@@ -4,14 +4,12 @@ import os
 import sys
 from contextlib import suppress
 
-from autotune.core.printable import fold, one_line, without_middle
-
-MOST = 4000  # maximum length of a sentence, since names in it may have any length
+from autotune.core.printable import brief_line, fold
 
 
 def complain(sentence: str) -> None:
     """Print a sentence after the program's name: wrapped on a terminal, one line anywhere else."""
-    say(f"autotune: {without_middle(one_line(sentence), MOST)}", hanging=2)
+    say(f"autotune: {brief_line(sentence)}", hanging=2)
 
 
 def say(sentence: str, hanging: int = 0) -> None:

@@ -4,7 +4,7 @@ import errno
 import resource
 
 from autotune.cli.output import NAME as OUTPUT
-from autotune.core.host.files import FULL
+from autotune.core.host.files import FULL, kind_at, why_refused
 
 FILES = (errno.EMFILE, errno.ENFILE)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -28,9 +28,13 @@ def sentence_of(error: OSError) -> str:
 
 def of_path(error: OSError) -> str:
     """Return the message for a path that cannot be opened."""
-    why = error.strerror or str(error)
+    why = why_refused(error)
     if error.errno in FORBIDDEN and error.filename is not None:
         return f"{error.filename} must be open to this user, it is not: {why}; name another, or allow it"
+    if error.errno == errno.EEXIST and error.filename is not None:
+        return (
+            f"{error.filename} must be a folder or a new name, it is neither: {kind_at(error.filename)}; name another"
+        )
     return f"{error.filename or 'the file system'}: {why}"
 
 

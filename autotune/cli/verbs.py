@@ -198,7 +198,7 @@ def code_of_verb() -> int:
         end_output()
         code = NO_READER
     except UsageFailure as error:
-        complain(f"{error.format_message().rstrip('.')}; see --help")  # type: ignore[attr-defined]
+        complain(f"{said_of(error)}; see --help")
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -222,6 +222,13 @@ def code_of_verb() -> int:
             end_output()
         code = 2
     return code if isinstance(code, int) else 0
+
+
+def said_of(error: Exception) -> str:
+    """Return the message of a usage error; a sentence of typer's own ends with a period, ours may end with a name."""
+    message: str = error.format_message()  # type: ignore[attr-defined]
+    is_ours = type(error) is typer.BadParameter and error.param is None
+    return message if is_ours else message.removesuffix(".")
 
 
 def has_no_reader(error: BaseException) -> bool:

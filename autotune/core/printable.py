@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 UNITS = "s|ms|us|ns|GFLOP/s|GB/s|[KMG]iB"
 WHOLE = re.compile(rf"\[[-+\d.e, ]*\]|\d (?:{UNITS})(?![\w/])")  # not broken: intervals, and numbers with their units
+MOST_SAID = 4000  # characters of a sentence
 HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -29,6 +30,11 @@ def without_middle(text: str, most: int) -> str:
     """
     half = (most - 4) // 2
     return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+
+
+def brief_line(text: str) -> str:
+    """Return a text as one printable line of at most `MOST_SAID` characters, since names in it may have any length."""
+    return without_middle(one_line(text), MOST_SAID)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from autotune.core.console import duration, terminal
 from autotune.core.listener import SILENT, Listener, telling
-from autotune.core.printable import fold, one_line
+from autotune.core.printable import brief_line, fold, one_line
 from autotune.core.trial import Trial
 
 BAR_WIDTH = 12
@@ -136,11 +136,11 @@ class ProgressLine(Status):
 
     def note(self, sentence: str) -> None:
         """Print a note for the user."""
-        self._print(f"autotune: {one_line(sentence)}", hanging=2)
+        self._print(f"autotune: {brief_line(sentence)}", hanging=2)
 
     def interim(self, sentence: str) -> None:
         """Print an intermediate result."""
-        self._print(one_line(sentence), indent=2, hanging=4)
+        self._print(brief_line(sentence), indent=2, hanging=4)
 
     def _print(self, sentence: str, indent: int = 0, hanging: int = 0) -> None:
         """Print a sentence above the status line: folded on a terminal, as one line elsewhere."""
@@ -172,7 +172,7 @@ class NotebookLine(Status):
 
     def note(self, sentence: str) -> None:
         """Show a note for the user, above the status line."""
-        self._notes.append(one_line(sentence))
+        self._notes.append(brief_line(sentence))
         self.refresh()
 
     def refresh(self) -> None:

@@ -15,6 +15,7 @@ from autotune.compiler.guard import RULES, BundleTexts, check_pipeline
 from autotune.compiler.script.checks import PASSES, passes_of
 from autotune.core.errors import BundleError, PayloadError
 from autotune.core.host.exchange import exchange
+from autotune.core.host.files import why_refused
 from autotune.core.host.scratch import Scratch
 from autotune.core.payload import MOST_ARGUMENTS, REFERENCE, Payload
 from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject, kernel_files
@@ -77,7 +78,7 @@ def write_bundle(folder: Path, files: Mapping[str, str | bytes], manifest: Manif
     try:
         replace_folder(folder, {**files, MANIFEST_FILE: write_manifest(manifest)})
     except OSError as error:
-        raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
+        raise BundleError(f"a bundle must be writable, {folder} is not: {why_refused(error)}; pass --bundle") from error
     return folder
 
 
@@ -104,7 +105,7 @@ def check_target(folder: Path) -> None:
         free = not folder.exists() or (folder / MANIFEST_FILE).exists() or not any(folder.iterdir())
         tempfile.TemporaryFile(dir=folder.parent).close()
     except OSError as error:
-        raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
+        raise BundleError(f"a bundle must be writable, {folder} is not: {why_refused(error)}; pass --bundle") from error
     if not free:
         raise BundleError(f"a bundle must go to a new folder or replace a bundle, {folder} is neither; pass --bundle")
 

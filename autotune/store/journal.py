@@ -20,6 +20,7 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.study import StudyDirection
 
 from autotune.core.errors import StoreError
+from autotune.core.host.files import why_refused
 from autotune.store.header import HEADER, WAY_OUT, check_header
 from autotune.store.room import Pause, with_room
 from autotune.store.sweep import study_name
@@ -85,7 +86,7 @@ class Journal(BaseJournalBackend):
             with_room(partial(self._append, data), self.path, self.pause)
         except OSError as error:
             raise StoreError(
-                f"store must stay writable; {self.path}: {error.strerror}; earlier records are safe: make room or "
+                f"store must stay writable; {self.path}: {why_refused(error)}; earlier records are safe: make room or "
                 "restore the file, then run again to resume"
             ) from error
 

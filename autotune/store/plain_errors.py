@@ -7,6 +7,7 @@ from optuna.exceptions import OptunaError
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from autotune.core.errors import StoreError
+from autotune.core.host.files import why_refused
 from autotune.store.address import is_postgres
 from autotune.store.header import WAY_OUT
 
@@ -20,7 +21,7 @@ def plain_errors(where: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(
-            f"store must be readable and writable; {where}: {error.strerror}; fix that or pass --store PATH"
+            f"store must be readable and writable; {where}: {why_refused(error)}; fix that or pass --store PATH"
         ) from error
     except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
         driver_error = database_error(error)

@@ -12,6 +12,7 @@ import pytest
 from autotune.cli.say import complain
 from autotune.cli.system_errors import sentence_of
 from autotune.core.host.address_space import LEAST
+from autotune.core.host.files import too_large, why_refused
 from autotune.core.host.machine import this_machine
 from autotune.worker.worker import Worker
 
@@ -89,6 +90,47 @@ def test_a_path_that_is_closed_to_the_user_is_named_with_the_way_out(number):
     why = os.strerror(number)
     sentence = sentence_of(OSError(number, why, "report.html"))
     assert sentence == f"report.html must be open to this user, it is not: {why}; name another, or allow it"
+
+
+def test_a_file_where_a_folder_should_be_is_said(tmp_path, refused):
+    place = tmp_path / "pictures"
+    place.write_text("mine")
+    refused("inspect", BUNDLE, "--plots", place, words=f"{place} must be a folder or a new name, it is neither: ")
+    assert place.read_text() == "mine"
+
+
+TOO_LONG = """
+import resource
+import sys
+from pathlib import Path
+
+from autotune.cli.system_errors import sentence_of
+from autotune.core.errors import StoreError
+from autotune.core.host.whole_file import write_file
+from autotune.store.store import Store
+
+sys.dont_write_bytecode = True  # or what fits of it is kept for all tests
+resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+try:
+    write_file(Path(sys.argv[1]) / "page.html", bytes(100))
+except OSError as error:
+    print(sentence_of(error))
+try:
+    Store.open(Path(sys.argv[1]) / "s.journal")
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_a_limit_of_the_length_of_files_is_named_with_the_way_out(tmp_path):
+    lines = run(TOO_LONG, tmp_path).stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "File too large for this user, who may write 0.0625 KiB; raise ulimit -f" in line
+
+
+def test_a_file_that_we_find_too_large_is_no_limit_of_the_user():
+    assert why_refused(too_large("big", 1 << 20)) == "it is larger than 1 MiB"
 
 
 def test_a_limit_of_files_is_one_line():

@@ -158,6 +158,11 @@ def test_a_knob_that_nobody_reads_is_said_and_stands_still():
     assert [config["idle"] for config in found.space(this_machine()).configs()] == [1, 1]
 
 
+def test_many_knobs_that_nobody_reads_are_one_sentence():
+    found = read(own_module("".join(knob(f"idle{i}", "[1, 2]") for i in range(40)) + knob("a", "[4, 8]") + tiled("%a")))
+    assert found.notes == ("mine.mlir: 40 knobs are read nowhere: 'idle0', 'idle1', 'idle2', 'idle3', .., 'idle39'",)
+
+
 def law(body, *, operands="%a, %b", results=""):
     kinds = ", ".join(SIZE for _ in operands.split(","))
     names = ", ".join(f"%{name.strip()[1:]}_: !smt.int" for name in operands.split(","))

@@ -1,7 +1,7 @@
 """Read parametric scripts: the knobs and constraints of a user schedule, as plain data."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mlir import ir
@@ -14,6 +14,7 @@ from autotune.compiler.script.user_module import find_entry, find_matcher, parse
 from autotune.compiler.script.walk import CONSTRAIN, ScriptWalk
 from autotune.core.errors import ScheduleError
 from autotune.core.scripts.parametric import Choices, OpenScript
+from autotune.core.space import short_list
 
 
 def read_open_script(text: str, source: str) -> OpenScript:
@@ -43,10 +44,25 @@ def read_open_script(text: str, source: str) -> OpenScript:
         digest = hashlib.sha256(str(own).encode()).hexdigest()
         counts = {knob.name: len(knob.values) for knob in walk.in_order()}
         knobs = tuple(replace(knob, used=merged(walk.used.get(knob.name, ()), counts)) for knob in walk.in_order())
-        notes = [f"{source}: knob {knob.name!r} is read nowhere" for knob in knobs if not knob.used]
-        unused = [name for name in walk.sequences if name not in walk.reached and name != matcher]
-        notes += [f"{source}: @{name} is included nowhere" for name in unused]
+        unread = [repr(knob.name) for knob in knobs if not knob.used]
+        unused = [f"@{name}" for name in walk.sequences if name not in walk.reached and name != matcher]
+        notes = [
+            *sentence_on(source, "knob", unread, "read nowhere"),
+            *sentence_on(source, "sequence", unused, "included nowhere"),
+        ]
         return OpenScript(source, text, digest, entry, knobs, tuple(walk.constraints), tuple(notes), rewrites, matcher)
+
+
+def sentence_on(source: str, kind: str, names: Sequence[str], what: str) -> list[str]:
+    """Return one sentence on names of a kind, however many they are; none where there is no name.
+
+    Example:
+        >>> sentence_on("mine.mlir", "knob", ["'rows'"], "read nowhere")
+        ["mine.mlir: knob 'rows' is read nowhere"]
+    """
+    if len(names) < 2:
+        return [f"{source}: {kind} {name} is {what}" for name in names]
+    return [f"{source}: {len(names)} {kind}s are {what}: {short_list(names)}"]
 
 
 def merged(used: Iterable[Choices], counts: Mapping[str, int]) -> tuple[Choices, ...]:

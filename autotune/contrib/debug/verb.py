@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import whole
+from autotune.core.host.files import why_refused
 from autotune.core.host.whole_file import write_file
 from autotune.plugins import Verb
 
@@ -145,7 +146,7 @@ def keep_page(path: Path, text: str) -> None:
         write_file(path, text)
     except OSError as error:
         raise typer.BadParameter(
-            f"a page must be a file that can be written, {path} is not: {error.strerror}"
+            f"a page must be a file that can be written, {path} is not: {why_refused(error)}"
         ) from error
 
 

@@ -36,6 +36,7 @@ from autotune.contrib.sizes.plan import (
 from autotune.contrib.sizes.proof import TRUTH, Dim, Prover, Range
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation, Job
+from autotune.core.host.files import why_refused
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.scratch import Scratch
 from autotune.core.host.tensor_file import hash_file, map_tensors, write_tensors
@@ -95,7 +96,9 @@ def import_sized(
             shutil.rmtree(folder, ignore_errors=True)
             fresh.rename(folder)
     except OSError as error:
-        raise PayloadError(f"a folder must be writable, {folder} is not: {error.strerror}; pass --output") from error
+        raise PayloadError(
+            f"a folder must be writable, {folder} is not: {why_refused(error)}; pass --output"
+        ) from error
     return described
 
 

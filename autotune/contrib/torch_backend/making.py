@@ -35,6 +35,7 @@ from autotune.contrib.torch_backend.kept import Kept, KeptArgument, keep
 from autotune.contrib.torch_backend.options import BackendOptions, check_store, unwritable
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error, say_once
 from autotune.core.errors import OptionError, PayloadError, RefusedModelError
+from autotune.core.host.files import why_refused
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.payload import Array, Payload
@@ -71,7 +72,7 @@ def make_program(
                     source.unlink()
             return compile_region(region, folder, options, key)
         except OSError as error:
-            raise unwritable(folder, error.strerror or str(error)) from error
+            raise unwritable(folder, why_refused(error)) from error
 
 
 def import_region(source: Path, folder: Path) -> None:

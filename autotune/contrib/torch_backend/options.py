@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.core.errors import OptionError
 from autotune.core.host.cores import MOST_THREADS
+from autotune.core.host.files import why_refused
 from autotune.core.options import MOST_COUNT, MOST_SECONDS, check_real, check_whole
 from autotune.worker.loading.paths import cache
 
@@ -92,7 +93,7 @@ def check_store(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK | os.X_OK)
     except OSError as error:
-        raise unwritable(folder, error.strerror or str(error)) from error
+        raise unwritable(folder, why_refused(error)) from error
     if not writable:
         raise unwritable(folder, os.strerror(errno.EACCES))
 

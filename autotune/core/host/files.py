@@ -6,6 +6,7 @@ A FIFO would block forever, a device such as ``/dev/zero`` would never end. Viol
 
 import errno
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -54,6 +55,15 @@ def link_at(path: str | Path) -> str:
     except ValueError:  # a NUL in it
         return ""
     return ""
+
+
+def why_refused(error: OSError) -> str:
+    """Return the reason of an error of the system, with the limit of this user where that is the reason."""
+    why = error.strerror or str(error)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if why != os.strerror(errno.EFBIG) or most == resource.RLIM_INFINITY:  # ours of this number say what is too large
+        return why
+    return f"{why} for this user, who may write {most / 2**10:.4g} KiB; raise ulimit -f"
 
 
 def kind_at(path: str | Path) -> str:

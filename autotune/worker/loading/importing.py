@@ -4,6 +4,7 @@ from pathlib import Path
 
 from autotune.compiler.tasks.payload_folder import write_text_folder
 from autotune.core.errors import PayloadError
+from autotune.core.host.files import why_refused
 from autotune.core.plugs.imported import DESCRIPTION
 from autotune.registry import import_file
 from autotune.worker.loading.reading import open_text
@@ -26,7 +27,9 @@ def import_model(spec: str, folder: Path) -> None:
         else:
             import_file(spec, folder)
     except OSError as error:
-        raise PayloadError(f"a folder must be writable, {folder} is not: {error.strerror}; pass --output") from error
+        raise PayloadError(
+            f"a folder must be writable, {folder} is not: {why_refused(error)}; pass --output"
+        ) from error
 
 
 def check_empty(folder: Path) -> None:

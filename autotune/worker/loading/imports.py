@@ -10,6 +10,7 @@ from pathlib import Path
 
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.core.errors import PayloadError
+from autotune.core.host.files import why_refused
 from autotune.core.host.scratch import Scratch
 from autotune.core.plugs.imported import DESCRIPTION, hash_model
 from autotune.registry import import_file, importer_of
@@ -38,7 +39,7 @@ def import_once(spec: str) -> Path:
                 (scratch.path / "model").rename(folder)
     except OSError as error:
         raise PayloadError(
-            f"imported models must be kept in {folder.parent}, that is not writable: {error.strerror}; "
+            f"imported models must be kept in {folder.parent}, that is not writable: {why_refused(error)}; "
             f"run autotune import {spec} -o FOLDER"
         ) from error
     return folder
