@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 a check failed, 2 usage error, 130 interrupted, 141 the
 
 import gc
 import os
+import resource
 import sys
 from io import TextIOWrapper
 
@@ -25,6 +26,7 @@ def main() -> None:
     open_what_is_closed()
     print_whatever_it_is()
     guard_outputs()
+    keep_bytecode_whole()
     try:
         code = run(interrupts)
     except KeyboardInterrupt:  # a second one, while the message about the first was written
@@ -54,6 +56,16 @@ def print_whatever_it_is() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
+def keep_bytecode_whole() -> None:
+    """Keep Python from writing bytecode if file lengths are limited (`ulimit -f`).
+
+    Python would write the part of a module's bytecode that fits, and fail to read it in every later process.
+    """
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
 def run(interrupts: Interrupts | None = None) -> int:
     """Run the command line in `sys.argv`; return its exit code.
 
@@ -63,11 +75,11 @@ def run(interrupts: Interrupts | None = None) -> int:
     interrupts = interrupts or Interrupts()
     try:
         check_address_space()
-    except MachineError as error:
+        from autotune.cli import verbs
+    except (MachineError, EOFError) as error:
         from autotune.cli.say import complain
+        from autotune.cli.system_errors import ended_early
 
-        complain(str(error))
+        complain(ended_early(error) if isinstance(error, EOFError) else str(error))
         return 2
-    from autotune.cli import verbs
-
     return verbs.run(interrupts)

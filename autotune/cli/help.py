@@ -6,8 +6,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from autotune.cli.system_errors import ended_early
 from autotune.cli.together import check_together
-from autotune.core.errors import OptionError
+from autotune.core.errors import MachineError, OptionError
 
 FIRST, ARGUMENTS = "Options", "Arguments"
 LISTS = {"--against"}  # options whose value is a list of names, which may be empty
@@ -51,6 +52,17 @@ class GroupedOptions(TyperCommand):
         rest = super().parse_args(ctx, args)
         check_together(ctx.info_name, {param.opts[0] for param in self.get_params(ctx) if param.name in parsed})
         return rest
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's, or typer's copy of it
+        """Run the verb.
+
+        Raises:
+            MachineError: A file ends too early; typer takes an `EOFError` for the end of a prompt, an interrupt.
+        """
+        try:
+            return super().invoke(ctx)
+        except EOFError as error:
+            raise MachineError(ended_early(error)) from error
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it
         """Return the words after the verb's name: ``PAYLOAD...`` for one or more, ``[NAME]...`` for any number."""

@@ -2,6 +2,7 @@
 
 import errno
 import resource
+from traceback import walk_tb
 
 from autotune.cli.output import NAME as OUTPUT
 from autotune.core.host.files import FULL, kind_at, why_refused
@@ -36,6 +37,15 @@ def of_path(error: OSError) -> str:
             f"{error.filename} must be a folder or a new name, it is neither: {kind_at(error.filename)}; name another"
         )
     return f"{error.filename or 'the file system'}: {why}"
+
+
+def ended_early(error: EOFError) -> str:
+    """Return the message for a file that ends too early; it names the file if that is bytecode of a Python module."""
+    variables = [frame.f_locals for frame, _ in walk_tb(error.__traceback__)]
+    bytecode = next((each["bytecode_path"] for each in reversed(variables) if each.get("bytecode_path")), None)
+    if bytecode is not None:
+        return f"bytecode of Python must be whole, {bytecode} is cut off; delete it"
+    return f"files must be whole, one that is read ends too early: {error}; restore it"
 
 
 def out_of_memory() -> str:

@@ -2,13 +2,17 @@
 
 import errno
 import os
+import py_compile
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from autotune.cli import verbs
+from autotune.cli.help import GroupedOptions
 from autotune.cli.say import complain
 from autotune.cli.system_errors import sentence_of
 from autotune.core.host.address_space import LEAST
@@ -127,6 +131,53 @@ def test_a_limit_of_the_length_of_files_is_named_with_the_way_out(tmp_path):
     assert len(lines) == 2
     for line in lines:
         assert "File too large for this user, who may write 0.0625 KiB; raise ulimit -f" in line
+
+
+SHORT_BYTECODE = """
+import resource
+import sys
+
+from autotune import cli
+
+sys.dont_write_bytecode, sys.pycache_prefix = False, sys.argv[1]
+sys.path.insert(0, sys.argv[1])
+if sys.argv[2] == "limited":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+cli.keep_bytecode_whole()
+import large
+"""
+
+
+@pytest.mark.parametrize(("how", "kept"), [("limited", 0), ("free", 1)])
+def test_no_bytecode_is_kept_that_is_cut_off(tmp_path, how, kept):
+    (tmp_path / "large.py").write_text(f"TEXT = {'x' * 500!r}")
+    assert run(SHORT_BYTECODE, tmp_path, how).returncode == 0
+    assert len(list(tmp_path.rglob("large*.pyc"))) == kept
+
+
+def test_bytecode_that_is_cut_off_is_named_and_is_no_interrupt(tmp_path, monkeypatch, refused):
+    (tmp_path / "cut.py").write_text("TEXT = 'x'")
+    monkeypatch.syspath_prepend(tmp_path)
+    bytecode = py_compile.compile(str(tmp_path / "cut.py"))
+    os.truncate(bytecode, 40)
+    monkeypatch.setattr(verbs, "command", lambda: failing(lambda: __import__("cut")))
+    refused("list", words=f"bytecode of Python must be whole, {bytecode} is cut off; delete it")
+
+
+def test_a_file_that_ends_early_is_no_interrupt(monkeypatch, refused):
+    def end() -> None:
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr(verbs, "command", lambda: failing(end))
+    refused("list", words="files must be whole, one that is read ends too early: Ran out of input; restore it")
+
+
+def failing(function):
+    """A command line of one verb, which calls a function."""
+    app = typer.Typer(add_completion=False)
+    app.command(cls=GroupedOptions)(function)
+    command = typer.main.get_command(app)
+    return lambda **options: command(args=[], **options)
 
 
 def test_a_file_that_we_find_too_large_is_no_limit_of_the_user():
