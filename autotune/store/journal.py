@@ -55,6 +55,7 @@ class Journal(BaseJournalBackend):
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
         """Yield the records from a number on; an incomplete last line is ignored."""
         with self.path.open("rb") as file:
+            self.check_length(file.fileno())
             number = min(log_number_from, len(self.starts) - 1)
             file.seek(self.starts[number])
             while (line := file.readline()).endswith(b"\n"):
@@ -92,9 +93,21 @@ class Journal(BaseJournalBackend):
 
     def _append(self, data: bytes) -> None:
         """Append records under the file's lock, after repairing an incomplete last line."""
-        with locked(self.path):
+        with locked(self.path) as descriptor:
+            self.check_length(descriptor)
             mend(self.path)
             append(self.path, data)
+
+    def check_length(self, descriptor: int) -> None:
+        """Check that the file still holds all records read so far; otherwise further ones would be of others.
+
+        Raises:
+            StoreError: The file was truncated, or replaced by a shorter one.
+        """
+        if os.fstat(descriptor).st_size < self.starts[-1]:
+            raise StoreError(
+                f"store must only grow; {self.path} has become shorter while it was in use; restore it, or {WAY_OUT}"
+            )
 
 
 def append(path: Path, data: bytes) -> None:
@@ -161,12 +174,12 @@ def repair(path: Path) -> list[str]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, as every writer does during its write."""
+def locked(path: Path) -> Iterator[int]:
+    """Hold the lock of a file, as every writer does during its write; return its descriptor."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -11,6 +11,7 @@ from autotune.core.host.files import why_refused
 from autotune.store.address import is_postgres
 from autotune.store.header import WAY_OUT
 
+OF_REPLAY = (AssertionError, AttributeError, LookupError, TypeError)  # Optuna replays the records of others unchecked
 LONGEST = 300  # characters of a server's message
 
 
@@ -23,6 +24,8 @@ def plain_errors(where: str) -> Iterator[None]:
         raise StoreError(
             f"store must be readable and writable; {where}: {why_refused(error)}; fix that or pass --store PATH"
         ) from error
+    except OF_REPLAY as error:
+        raise StoreError(f"records of a store must make sense; {where} has one that does not; {WAY_OUT}") from error
     except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
         driver_error = database_error(error)
         lines = (

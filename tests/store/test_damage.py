@@ -190,3 +190,31 @@ def test_two_processes_that_create_the_same_study_at_once_are_no_damage(path, tw
     assert len(trials(path)) == 6
     with Store.open(path) as store:
         assert [len(sweep.trials()) for sweep in store.sweeps()] == [3, 3]
+
+
+OF_A_STRANGER = [b'{"op_code":[],"worker_id":"x"}', b'{"op_code":4,"worker_id":"x"}', b'{"op_code":99,"worker_id":"x"}']
+
+
+@pytest.mark.parametrize("line", OF_A_STRANGER, ids=["a list", "incomplete", "unknown"])
+def test_a_record_that_makes_no_sense_is_one_line_in_the_middle_of_a_sweep(path, line):
+    with Store.open(path) as store:
+        sweep = sweep_of(store)
+        sweep.add(make(0), SPACE)
+        with path.open("ab") as file:
+            file.write(line + b"\n")
+        with pytest.raises(StoreError) as error:
+            sweep.add(make(1), SPACE)
+        assert str(path) in one_line(error)
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_store_that_has_become_shorter_is_named_and_nothing_is_written_to_it(path, left):
+    with Store.open(path) as store:
+        sweep = sweep_of(store)
+        sweep.add(make(0), SPACE)
+        os.truncate(path, left)
+        for call in (sweep.refresh, lambda: sweep.add(make(1), SPACE)):
+            with pytest.raises(StoreError, match=r"must only grow; .* has become shorter") as error:
+                call()
+            assert str(path) in one_line(error)
+    assert path.stat().st_size == left
