@@ -28,6 +28,7 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
         taker = next((option for option in by_value_first if option.takes(arguments)), None)
         if taker is not None:
             check_alone(taker, options, arguments)
+            check_effect(taker, [*inspect.signature(function).parameters.values(), *added.values()], arguments)
             others = added.keys() - {parameter.name for parameter in taker.parameters}
             taker.run({name: value for name, value in arguments.items() if name not in others})
         else:
@@ -58,6 +59,22 @@ def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arg
     others = [each for option in options for each in option.parameters if each not in taker.parameters]
     if flag := first_set(others, arguments):
         raise typer.BadParameter(f"{flag} runs something else than the other options ask for; drop one of them")
+
+
+def check_effect(taker: VerbOption, parameters: Sequence[inspect.Parameter], arguments: Arguments) -> None:
+    """Refuse options that have no effect where a plug-in runs.
+
+    Args:
+        taker: Plug-in that runs instead of the verb.
+        parameters: Parameters of the verb and of its plug-ins.
+        arguments: Arguments of the call.
+
+    Raises:
+        BadParameter: Such an option is given.
+    """
+    if flag := first_set([each for each in parameters if each.name in taker.ignores], arguments):
+        beside = first_set(taker.parameters, arguments) or "what is named"
+        raise typer.BadParameter(f"{flag} has no effect beside {beside}; drop one of them")
 
 
 def first_set(parameters: Sequence[inspect.Parameter], arguments: Arguments) -> str:

@@ -11,11 +11,13 @@ NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
         "--output": ("--emit", "--retune", "--store"),
         "--family": ("--store",),
     },
+    "explain": {"--baseline": ("--steps",)},
 }
 # By verb and option: options that have no effect next to it.
 WITHOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "replay": {"--emit": ("--retune", "--store", "--payload", "--json", "--timeout")},
     "show": {"--diff": ("--family",)},
+    "explain": {"--against": ("--steps",)},
     "inspect": {"--why": ("--full", "--top"), "--compare": ("--full", "--top")},
 }
 

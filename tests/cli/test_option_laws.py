@@ -11,6 +11,7 @@ from autotune.cli.help import LISTS
 from autotune.cli.together import NEEDS, WITHOUT
 from autotune.core.errors import OptionError
 from autotune.core.options import MOST_SEED, check_real, check_seed, check_whole, read_real, read_whole
+from autotune.registry import plugged_options
 
 NOWHERE = "/nonexistent/place"
 # A call of every verb that ends at once for want of what it names: what is said before that is about the option.
@@ -204,6 +205,15 @@ IDLE = [
     (("inspect", NOWHERE, "--why", "--top", "3"), "--top has no effect beside --why"),
     (("doctor", "--quick"), "--quick must go with --self"),
     (("doctor", "--baseline", "loops"), "--baseline must go with --self"),
+    (("doctor", "--self", "--noise"), "--noise has no effect beside --self"),
+    (("doctor", "--self", "--threads", "2"), "--threads has no effect beside --self"),
+    (("doctor", "--write", NOWHERE, "--json"), "--json has no effect beside --write"),
+    (("replay", NOWHERE, "--target", "skylake", "--timeout", "9"), "--timeout has no effect beside --target"),
+    (("replay", NOWHERE, "--target", "skylake", "--retune"), "--retune has no effect beside --target"),
+    (("compare", "nosuch", "--target", "vulkan", "--threads", "2"), "--threads has no effect beside --target"),
+    (("explain", NOWHERE, "--model", "--steps"), "--steps has no effect beside --model"),
+    (("explain", NOWHERE, "--against", "torch", "--steps"), "--steps has no effect beside --against"),
+    (("explain", NOWHERE, "--baseline", "loops"), "--baseline must go with --steps"),
     (("tune", "nosuch", "--weight", "0.3"), "weight must go with objective seconds,joules"),
 ]
 
@@ -218,3 +228,14 @@ def test_options_that_are_refused_together_are_options():
         for verb, each in table.items():
             flags = {flag for parameter in verb_of(verb).params for flag in parameter.opts}
             assert flags >= {*each, *(other for others in each.values() for other in others)}
+
+
+def test_parameters_that_plug_ins_ignore_are_those_of_their_verbs():
+    for each in plugged_options(pytest.fail):
+        names = {parameter.name for parameter in verb_of(each.verb).params}
+        assert names >= set(each.ignores), each.verb
+
+
+@pytest.mark.parametrize("name", [".", "..", "a."])
+def test_a_name_at_the_end_of_a_refusal_keeps_its_period(refused, name):
+    refused("inspect", NOWHERE, "--store", name, words=f"--store {name}; see --help")

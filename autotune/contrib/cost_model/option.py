@@ -11,8 +11,6 @@ def explain_model(arguments: Arguments) -> None:
     """`explain --model`: what is learnt from a store or a recording."""
     from autotune.contrib.cost_model.verb import show_models
 
-    if arguments["steps"]:
-        raise typer.BadParameter("--model explains a search, --steps a bundle: give one")
     show_models(arguments["bundle"], as_json=arguments["as_json"])
 
 
@@ -35,4 +33,5 @@ EXPLAIN = VerbOption(
     ),
     lambda given: bool(given["model"]),
     explain_model,
+    ignores=("steps", "baseline", "against", "task", "config", "family"),
 )

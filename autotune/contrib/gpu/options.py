@@ -400,9 +400,9 @@ def takes_kernels(parameter: str) -> Callable[[Arguments], bool]:
     return takes
 
 
-REPLAY = VerbOption("replay", (), takes_kernels("bundle"), replay_kernels)
-REGRESS = VerbOption("regress", (), takes_kernels("bundles"), regress_kernels)
-EMIT = VerbOption("emit", (), takes_kernels("bundles"), emit_kernels)
+REPLAY = VerbOption("replay", (), takes_kernels("bundle"), replay_kernels, ignores=("timeout",))
+REGRESS = VerbOption("regress", (), takes_kernels("bundles"), regress_kernels, ignores=("factor", "quick", "patience"))
+EMIT = VerbOption("emit", (), takes_kernels("bundles"), emit_kernels, ignores=("form",))
 DEVICES = Listing(summaries)
 FACT = MachineFact(describe_lavapipe)
 NVIDIA_FACT = MachineFact(describe_nvidia)

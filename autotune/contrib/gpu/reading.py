@@ -190,6 +190,12 @@ SHOW = VerbOption(
     show_kernel_stage,
     first=True,
 )
-COMPARE = VerbOption("compare", (TARGET,), lambda given: bool(given["target"]), compare_kernels)
-INSPECT = VerbOption("inspect", (), takes_kernels, inspect_kernels)
+COMPARE = VerbOption(
+    "compare",
+    (TARGET,),
+    lambda given: bool(given["target"]),
+    compare_kernels,
+    ignores=("baseline", "seed", "threads", "rivals"),
+)
+INSPECT = VerbOption("inspect", (), takes_kernels, inspect_kernels, ignores=("top",))
 REPORT = VerbOption("report", (), takes_kernels, report_kernels)

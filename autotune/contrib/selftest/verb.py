@@ -100,4 +100,5 @@ DOCTOR = VerbOption(
     ),
     takes=lambda arguments: arguments["of_tuner"],
     run=examine_tuner,
+    ignores=("noise", "threads"),
 )

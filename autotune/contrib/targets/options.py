@@ -125,8 +125,6 @@ def replay_elsewhere(arguments: Arguments) -> None:
     from autotune.worker.worker import Worker
 
     target, kind = find_target(arguments["target"]), arguments["emit"]
-    if arguments["retune"]:
-        raise typer.BadParameter("--retune is of this machine: give --target or --retune")
     if kind is None:
         replay_for(arguments["bundle"], target, as_json=arguments["as_json"])
         return
@@ -191,6 +189,7 @@ REPLAY = VerbOption(
     ),
     lambda given: bool(given["target"]),
     replay_elsewhere,
+    ignores=("retune", "trials", "store", "timeout", "payload", "family", "emulate"),
 )
 DOCTOR = VerbOption(
     "doctor",
@@ -208,4 +207,5 @@ DOCTOR = VerbOption(
     ),
     lambda given: given["write"] is not None,
     write_machine,
+    ignores=("noise", "threads", "as_json"),
 )

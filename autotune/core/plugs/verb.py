@@ -46,6 +46,7 @@ class VerbOption:
         takes: Predicate on all arguments that returns whether the plug-in runs instead of the command.
         run: Function that runs instead of the command.
         first: Whether it has priority over plug-ins that take any value of the same option.
+        ignores: Parameters of the command, and of it, that have no effect where it runs: they are refused beside it.
     """
 
     verb: str
@@ -53,6 +54,7 @@ class VerbOption:
     takes: Callable[[Arguments], bool]
     run: Callable[[Arguments], None]
     first: bool = False
+    ignores: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
