@@ -118,3 +118,8 @@ def test_what_kill_9_leaves_beside_a_bundle_is_swept_by_the_next_write_and_what_
 def test_folder_beside_a_bundle_makes_the_parents_that_the_bundle_will_have(tmp_path):
     with scratch_beside(tmp_path / "slower" / "bundle") as scratch:
         assert scratch.path.parent == tmp_path / "slower"
+
+
+def test_a_folder_of_temporary_files_that_mlir_cannot_be_told_is_refused_by_name(temporary, monkeypatch, refused):
+    monkeypatch.setattr(tempfile, "tempdir", f"{temporary}/caf\udce9")
+    refused("tune", "matmul,m=8,n=8,k=8", "--trials", "1", "--store", temporary / "s", words="set TMPDIR")

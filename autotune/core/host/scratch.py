@@ -13,7 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+from autotune.core.errors import MachineError
 from autotune.core.host.files import SCRATCH
+from autotune.core.printable import is_unicode
 
 WORKERS = "autotune-worker-"
 STARTING = "starting-"  # prefix until the lock is held, so that no other process removes the folder
@@ -34,9 +36,10 @@ class Scratch:
             parent: Parent folder; by default the system's folder for temporary files.
 
         Raises:
+            MachineError: The system's folder has a name that MLIR cannot be given.
             OSError: The parent is not writable.
         """
-        parent = parent or Path(tempfile.gettempdir())
+        parent = parent or temporary_folder()
         sweep(parent, prefix)
         fresh = Path(tempfile.mkdtemp(prefix=f".{STARTING}{prefix}", dir=parent))
         self._lock = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY)
@@ -60,6 +63,18 @@ class Scratch:
     def detach(self) -> None:
         """Leave the folder and its lock to the parent process, in a fork."""
         os.close(self._lock)
+
+
+def temporary_folder() -> Path:
+    """Return the system's folder for temporary files.
+
+    Raises:
+        MachineError: Its name is not Unicode: MLIR writes object files there, and takes no other names.
+    """
+    folder = tempfile.gettempdir()
+    if not is_unicode(folder):
+        raise MachineError(f"the folder of temporary files must have a name in UTF-8, {folder!r} has none; set TMPDIR")
+    return Path(folder)
 
 
 def sweep(parent: Path, prefix: str = WORKERS) -> None:
