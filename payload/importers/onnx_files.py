@@ -90,17 +90,23 @@ def checked(path: Path, location: str) -> Path:
     """Return the path of an external data location.
 
     Raises:
-        PayloadError: The file is missing, is a symbolic link, or is outside of the model's folder.
+        PayloadError: The file is missing, unreadable, a symbolic link, or outside of the model's folder.
     """
     file, folder = path.parent / location, path.parent.resolve()
     if not location.isprintable() or not file.resolve().is_relative_to(folder) or Path(location).is_absolute():
         raise PayloadError(
             f"weights of {path} must lie in its folder, the model names {location[:200]!r}; copy them beside it"
         )
-    if file.is_symlink():  # ONNX rejects links as well
+    try:
+        is_link, is_there = file.is_symlink(), file.is_file()
+    except OSError as error:  # a name that is too long, or a folder that is closed to the user
+        raise PayloadError(
+            f"weights of {path} must be in {location[:200]}, that cannot be read: {error.strerror}; copy them beside it"
+        ) from error
+    if is_link:  # ONNX rejects links as well
         raise PayloadError(
             f"weights of {path} must be in {location[:200]}, that is a link to a file; copy the file there"
         )
-    if not file.is_file():
+    if not is_there:
         raise PayloadError(f"weights of {path} must be in {location[:200]}, that is no file; copy it beside the model")
     return file

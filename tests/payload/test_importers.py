@@ -361,6 +361,8 @@ def hostile_weights(whole):
         "deep JSON": with_header(b"[" * 100_000, data),
         "offsets beyond the file": changed(data_offsets=[start, 10**12]),
         "offsets the other way round": changed(data_offsets=[end, start]),
+        "offsets that are fractions": changed(data_offsets=[float(start), float(end)]),
+        "sizes that are texts": changed(shape=list(map(str, header[first]["shape"]))),
         "offsets that overlap": changed(second, data_offsets=[start, start + high - low]),
         "sizes without end": changed(shape=[1 << 62, 1 << 62]),
         "unknown dtype": changed(dtype="Q9"),

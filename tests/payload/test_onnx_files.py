@@ -105,7 +105,8 @@ def test_what_changed_while_a_model_was_imported_is_said(changes, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    "location", ["/etc/hostname", "../secret.bin", "sub/../../secret.bin", "link.bin", "near.bin", "gone.bin"]
+    "location",
+    ["/etc/hostname", "../secret.bin", "sub/../../secret.bin", "link.bin", "near.bin", "gone.bin", "n" * 300, ""],
 )
 def test_weights_elsewhere_are_refused_in_one_line(location, tmp_path, refused):
     path = tmp_path / "model" / "model.onnx"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,8 @@ class TensorEntry:
         Raises:
             ValueError: The entry is inconsistent.
         """
-        kind, shape, (start, end) = entry["dtype"], tuple(map(int, entry["shape"])), entry["data_offsets"]
+        kind, shape = entry["dtype"], tuple(map(index, entry["shape"]))  # no text, no fraction
+        start, end = map(index, entry["data_offsets"])
         if any(each < 0 for each in shape):
             raise ValueError(f"tensor {name} must have sizes, it has {list(shape)}")
         if not 0 <= start <= end <= size - first or end - start != prod(shape) * dtype_of(kind).itemsize:
