@@ -1,11 +1,13 @@
 """Where the program may find itself: under limits of memory, in a folder that is gone, without asserts."""
 
 import errno
+import json
 import os
 import py_compile
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -197,13 +199,18 @@ def test_a_limit_of_files_is_one_line():
     ]
 
 
-def test_a_home_that_cannot_be_written_is_no_message_of_a_library(tmp_path):
-    env = os.environ | {"HOME": "/proc/nowhere"}
+def test_a_home_that_cannot_be_written_and_a_locale_that_lacks_characters_end_no_command(tmp_path):
+    """Nor are they messages of a library."""
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env = os.environ | locale | {"HOME": "/proc/nowhere"}
     for name in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         env.pop(name, None)
     done = run(MAIN, "report", BUNDLE, "-o", tmp_path / "page.html", env=env)
     assert done.returncode == 0
     assert done.stderr == f"autotune: {tmp_path / 'page.html'}\n"
+    assert "\N{MINUS SIGN}" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    code = "from autotune import cli; cli.print_whatever_it_is(); print('100% |\\u2588|')"
+    assert run(code, env=env).stdout == "100% |?|\n"
 
 
 def test_a_refusal_of_a_name_of_any_length_is_a_line_with_its_way_out(capsys):
@@ -223,22 +230,10 @@ def test_a_current_folder_that_is_gone_is_said(tmp_path):
     assert done.stderr == "autotune: the current folder must exist, it was deleted; change to one that does\n"
 
 
-def test_a_locale_that_lacks_characters_ends_no_command(tmp_path):
-    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = run(MAIN, "report", BUNDLE, "-o", tmp_path / "page.html", env=env)
-    assert done.returncode == 0, done.stderr
-    assert "\N{MINUS SIGN}" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    code = "from autotune import cli; cli.print_whatever_it_is(); print('100% |\\u2588|')"
-    assert run(code, env=env).stdout == "100% |?|\n"
-
-
 @pytest.mark.parametrize("verb", ["show", "replay", "regress", "inspect", "report", "emit", "explain", "debug"])
-def test_a_path_that_cannot_be_looked_at_is_named_as_it_was_given(verb):
+def test_a_path_that_cannot_be_looked_at_is_named_as_it_was_given(verb, refused):
     name = "n" * 300  # longer than any file's: as of a folder without permission, even looking is an error
-    done = run(MAIN, verb, name)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert name in line
+    line = refused(verb, name, words=name)
     assert set(re.findall(rf"{name}/([\w.]+)", line)) <= {"manifest.json"}
     assert "must" in line
 
@@ -273,49 +268,70 @@ def test_a_refusal_that_nobody_can_read_is_one_yet(end):
 
 READERS = {
     "echo": ["list"],
-    "rich": ["inspect", BUNDLE],
+    "rich": ["inspect", str(BUNDLE)],
     "code": ["show", "matmul,m=8,n=8,k=8", "--stage", "payload"],
     "json": ["list", "--json"],
     "help": ["tune", "--help"],
 }
+# Runs commands, each in a process forked from one that has imported what they do; writes their ends into a file.
+COMMANDS = """
+import json, os, sys, tempfile
+from autotune import cli
+import autotune.cli.inspect_bundle, autotune.cli.verbs, autotune.reports.show
+path, *commands = sys.argv[1:]
+ends = []
+for words in map(json.loads, commands):
+    with tempfile.TemporaryFile("w+") as said:
+        pid = os.fork()
+        if not pid:
+            os.dup2(said.fileno(), 2)
+            sys.argv = ["autotune", *words]
+            cli.main()
+            sys.exit()
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said.seek(0)
+        ends.append((code, said.read()))
+with open(path, "w") as file:
+    json.dump(ends, file)
+"""
 
 
-def unread(words, *, stdout=False, stderr=False):
-    """A command whose outputs nobody reads; its exit code and what could be read."""
+def read_by_nobody(path, stdout, **options):
+    """Run commands whose results nobody takes; the exit code and stderr of each, by its name."""
+    words = [json.dumps(words) for words in READERS.values()]
+    command = [sys.executable, "-c", COMMANDS, str(path), *words]
+    subprocess.run(command, stdout=stdout, check=True, **options)
+    return dict(zip(READERS, json.loads(path.read_text()), strict=True))
+
+
+@contextmanager
+def unread():
+    """An end of a pipe whose other end is closed."""
     end, begun = os.pipe()
     os.close(end)
-    command = [sys.executable, "-c", MAIN, *map(str, words)]
-    done = subprocess.run(
-        command,
-        stdout=begun if stdout else subprocess.PIPE,
-        stderr=begun if stderr else subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    yield begun
     os.close(begun)
-    return done
 
 
-@pytest.mark.parametrize("words", READERS.values(), ids=READERS)
-def test_results_that_nobody_reads_end_a_command_without_a_word(words):
-    done = unread(words, stdout=True)
-    assert done.returncode == 141
-    assert "Traceback" not in done.stderr
-    assert "pipe" not in done.stderr.lower()
+def test_results_that_nobody_reads_end_a_command_without_a_word(tmp_path):
+    with unread() as pipe:
+        ends = read_by_nobody(tmp_path / "ends", pipe)
+    for name, (code, said) in ends.items():
+        assert code == 141, (name, said)
+        assert "Traceback" not in said, name
+        assert "pipe" not in said.lower(), name
 
 
-@pytest.mark.parametrize("words", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("buffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_results_that_have_no_room_are_one_line_that_names_standard_output(words, buffered):
-    command = [sys.executable, "-c", MAIN, *map(str, words)]
-    env = os.environ | {"PYTHONUNBUFFERED": buffered}
+def test_results_that_have_no_room_are_one_line_that_names_standard_output(buffered, tmp_path):
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=env)
-    assert done.returncode == 2
-    assert [line for line in done.stderr.splitlines() if "arena" not in line] == [
-        "autotune: standard output must take what is printed, it does not: No space left on device; make room, or "
-        "print elsewhere"
-    ]
+        ends = read_by_nobody(tmp_path / "ends", full, env=os.environ | {"PYTHONUNBUFFERED": buffered})
+    for name, (code, said) in ends.items():
+        assert code == 2, (name, said)
+        assert [line for line in said.splitlines() if "arena" not in line] == [
+            "autotune: standard output must take what is printed, it does not: No space left on device; make room, or "
+            "print elsewhere"
+        ], name
 
 
 def test_results_that_have_no_room_are_said_of_a_check_that_failed():
@@ -343,12 +359,9 @@ verbs.command = lambda: lambda **_: fail()
 def test_progress_that_nobody_reads_ends_no_command(tmp_path, end):
     words = ["tune", "matmul,m=8,n=8,k=8", "--trials", "2", "--store", tmp_path / "s.journal"]
     words += ["--bundle", tmp_path / "b"]
-    if end == "pipe":
-        done = unread(words, stderr=True)
-    else:
-        with open("/dev/full", "w") as full:
-            command = [sys.executable, "-c", MAIN, *map(str, words)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+    with unread() if end == "pipe" else open("/dev/full", "w") as stderr:
+        command = [sys.executable, "-c", MAIN, *map(str, words)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False)
     assert done.returncode == 0
     assert "bundle: " in done.stdout
 
