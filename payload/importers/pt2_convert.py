@@ -4,7 +4,7 @@
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from payload.importers.folder import (
 from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_attention import attention
 from payload.importers.pt2_bags import embedding_bag
+from payload.importers.pt2_decompose import decompose
 from payload.importers.pt2_distances import distances
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero, with_tensor
 from payload.importers.pt2_eager import check_program
@@ -75,9 +76,9 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: reading it, with PyTorch")
     file = ProgramFile(path)
     exported = load_exported(file)
-    program = decomposed(at_sizes(exported, sizes))
+    program, decomposed = decompose(at_sizes(exported, sizes), decompositions())
     weights = weights_of(program)
-    graph, constants = fold_constants(program.graph_module, buffers_of(program))
+    graph, constants = fold_constants(decomposed, buffers_of(program))
     weights |= constants
     drop_settings(graph)
     check_counted(graph)
@@ -198,8 +199,8 @@ def load_exported(file: ProgramFile) -> "ExportedProgram":
     return program
 
 
-def decomposed(program: "ExportedProgram") -> "ExportedProgram":
-    """Decompose a program into the ops that torch-mlir lowers."""
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return the decompositions into ops that torch-mlir lowers, by op."""
     import torch  # noqa: PLC0415 - comes with an extra
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
 
@@ -260,8 +261,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.bucketize.Tensor: pt2_order.bucket_numbers,
         torch.ops.aten.bucketize.Scalar: pt2_order.bucket_numbers,
     }
-    table = {**get_decomposition_table(), **ours}
-    return program.run_decompositions(table)
+    return {**get_decomposition_table(), **ours}
 
 
 def weights_of(program: "ExportedProgram") -> dict[str, Array]:
