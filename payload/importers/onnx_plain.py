@@ -15,7 +15,7 @@ from payload.importers.onnx_grids import sample
 from payload.importers.onnx_indices import SORTS_AND_SCATTERS, read_by_axis
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtype_of, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
-from payload.importers.onnx_pools import write_pool
+from payload.importers.onnx_pools import write_global_maximum, write_pool
 from payload.importers.onnx_resize import resize, resize_as_specified
 from payload.importers.onnx_strange import (
     REAL,
@@ -417,6 +417,7 @@ def norm_of_one(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 FIRST: dict[str, Rewrite] = {
     "ConvTranspose": say_transposed_pads,
     "GatherElements": read_by_axis,
+    "GlobalMaxPool": write_global_maximum,
     "OneHot": cast_indices,
     "Resize": resize_as_specified,
 }

@@ -29,6 +29,16 @@ PLANE = 2  # number of spatial dimensions of 2-D pooling
 MOST_TAPS = 125  # maximum size of a window whose argmax is computed by unrolled comparisons
 
 
+def write_global_maximum(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Rewrite a GlobalMaxPool over planes: in the ONNX reference, results of other ranks have another shape."""
+    batch, channels, *sizes = facts.shapes[node.input[0]]
+    if len(sizes) == PLANE:
+        return False
+    plane = writer.reshape(node.input[0], batch, channels, 1, prod(sizes))
+    writer.reshape(writer.add("GlobalMaxPool", plane), batch, channels, *[1] * len(sizes), into=node.output[0])
+    return True
+
+
 def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Rewrite a MaxPool that torch-mlir lacks or lowers incorrectly: on integers, or with indices of the maxima.
 

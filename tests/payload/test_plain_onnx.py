@@ -282,6 +282,8 @@ MODELS |= {
     "MaxPool of windows behind the end": lambda p: pool(
         p, "MaxPool", [2, 3, 7, 6], [2, 3, 3, 3], kernel_shape=[3, 1], strides=[3, 2]
     ),
+    "GlobalMaxPool of lines": lambda p: one(p, "GlobalMaxPool", [2, 3, 1], given=("x", FLOAT, [2, 3, 9])),
+    "GlobalMaxPool of volumes": lambda p: one(p, "GlobalMaxPool", [2, 3, 1, 1, 1], given=("x", FLOAT, [2, 3, 4, 5, 6])),
     "MaxPool up to the pad": lambda p: pool(p, "MaxPool", [2, 3, 16], [2, 3, 17], kernel_shape=[2], pads=[1, 1]),
     "AveragePool of windows behind the end": lambda p: pool(
         p, "AveragePool", [2, 3, 9, 6], [2, 3, 5, 3], kernel_shape=[2, 1], strides=[2, 2]
