@@ -69,7 +69,7 @@ def temporary_folder() -> Path:
     """Return the system's folder for temporary files.
 
     Raises:
-        MachineError: Its name is not Unicode: MLIR writes object files there, and takes no other names.
+        MachineError: The name is not Unicode: MLIR writes object files there, and takes no other names.
     """
     folder = tempfile.gettempdir()
     if not is_unicode(folder):
