@@ -17,6 +17,17 @@ SIGMOID = """
     %y = arith.divf %most, %d : f32
     %w = math.roundeven %y : f32
     %b = arith.fptosi %w : f32 to i8"""
+QUANTIZE = """
+    %w = math.roundeven %v : f32
+    %m = arith.constant {zero:.1f} : f32
+    %n = arith.addf %w, %m : f32
+    %l = arith.constant -128.0 : f32
+    %h = arith.constant 127.0 : f32
+    %c = arith.cmpf olt, %n, %l : f32
+    %d = arith.select %c, %l, %n : f32
+    %e = arith.cmpf ogt, %d, %h : f32
+    %f = arith.select %e, %h, %d : f32
+    %y = arith.fptosi %f : f32 to i8"""
 
 
 def function_of_bytes(shape, body=SIGMOID, given="i8", made="i8"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from byte_support import kind
+from byte_support import QUANTIZE, kind
 from precision_support import computed
 from tuning_support import loaded
 
@@ -38,19 +38,6 @@ def generic(result, maps, inputs, into, body):
   ^bb0({arguments}):{body}
     linalg.yield %y : {gives}
   }} -> {into[1]}"""
-
-
-QUANTIZE = """
-    %w = math.roundeven %v : f32
-    %m = arith.constant {zero:.1f} : f32
-    %n = arith.addf %w, %m : f32
-    %l = arith.constant -128.0 : f32
-    %h = arith.constant 127.0 : f32
-    %c = arith.cmpf olt, %n, %l : f32
-    %d = arith.select %c, %l, %n : f32
-    %e = arith.cmpf ogt, %d, %h : f32
-    %f = arith.select %e, %h, %d : f32
-    %y = arith.fptosi %f : f32 to i8"""
 
 
 def softmax(rows, columns):
