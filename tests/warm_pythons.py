@@ -22,6 +22,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from autotune.core.host.readable import readable
 from autotune.worker.isolation import keeper  # and no more: what has MLIR of ours loaded cannot be a converter
 
 PLACE = "AUTOTUNE_TESTS_KEEPERS"  # environment variable: the socket at which programs that tests start ask for one
@@ -243,6 +244,7 @@ def fork_for_all(handle, preload):
         import_module(module)
         if module in RUN:
             del sys.modules[module]
+    readable()  # each keeper would find it anew
     gc.freeze()  # else each fork's search for garbage copies all of that
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, wait_for_all)

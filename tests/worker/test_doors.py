@@ -243,6 +243,15 @@ def test_payload_that_reads_a_file_nobody_named_says_how_to_name_it(worker, tmp_
     assert worker.evaluate(plain)[0].outcome in RIGHT
 
 
+def test_folders_of_a_variable_are_readable_as_soon_as_it_names_them(tmp_path, monkeypatch):
+    (tmp_path / "libraries").mkdir()
+    assert str(tmp_path / "libraries") not in readable().paths
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "libraries"))
+    assert str(tmp_path / "libraries") in readable().paths
+    monkeypatch.setenv("HOME", str(tmp_path / "libraries" / "home"))
+    assert str(tmp_path / "libraries") not in readable().paths
+
+
 def test_folder_of_everything_is_never_readable_as_a_whole(tmp_path, monkeypatch):
     home = tmp_path / "home"
     (home / "package").mkdir(parents=True)

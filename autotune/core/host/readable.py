@@ -73,19 +73,24 @@ def named_paths() -> tuple[str, ...]:
 
 def readable() -> Readable:
     """Return what a sandboxed process may read, from the modules and permissions of this process."""
-    code = code_of(tuple(sys.path), len(sys.modules))
+    variables = tuple(os.environ.get(variable, "") for variable in VARIABLES)
+    code = code_of(tuple(sys.path), len(sys.modules), variables, never_shared())
     return Readable((*code.paths, *named_paths()), code.listed)
 
 
 @lru_cache(maxsize=1)
-def code_of(folders: tuple[str, ...], modules: int) -> Readable:
+def code_of(
+    folders: tuple[str, ...], modules: int, variables: tuple[str, ...], private: tuple[str, str, str]
+) -> Readable:
     """Return the paths that Python imports from; of a folder with other contents, its modules only.
 
     Args:
         folders: Search path of modules, ``sys.path``.
         modules: Number of loaded modules, a key that invalidates the cache.
+        variables: Values of `VARIABLES`.
+        private: Folders of `never_shared`, a key that invalidates the cache.
     """
-    paths, listed = dict.fromkeys(path for path in interpreter_paths() if os.path.exists(path)), []
+    paths, listed = dict.fromkeys(path for path in interpreter_paths(variables) if os.path.exists(path)), []
     for folder in folders:
         path = os.path.abspath(folder)
         if is_below(path, paths) or not os.path.exists(path):
@@ -101,16 +106,16 @@ def code_of(folders: tuple[str, ...], modules: int) -> Readable:
     return Readable(tuple(paths), tuple(listed))
 
 
-def interpreter_paths() -> Iterator[str]:
-    """Yield the library paths of the interpreter and its environment."""
+def interpreter_paths(variables: tuple[str, ...]) -> Iterator[str]:
+    """Yield the library paths of the interpreter and its environment, given the values of `VARIABLES`."""
     for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix):
         yield from (os.path.join(prefix, name) for name in ("lib", "lib64", "pyvenv.cfg"))
     for name in ("stdlib", "platstdlib", "purelib", "platlib"):
         yield sysconfig.get_path(name)
     if site.ENABLE_USER_SITE and site.USER_SITE:
         yield site.USER_SITE
-    for variable in VARIABLES:
-        for path in os.environ.get(variable, "").split(os.pathsep):
+    for value in variables:
+        for path in value.split(os.pathsep):
             if os.path.isabs(path) and not is_shared(path):
                 yield path
 
@@ -145,11 +150,25 @@ def loaded_paths() -> Iterator[str]:
 
 
 def is_below(path: str, folders: dict[str, None]) -> bool:
-    """Return whether a path is one of some folders, or lies in one."""
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    """Return whether a path is one of some folders, or lies in one.
+
+    Example:
+        >>> [is_below(path, {"/usr/lib": None}) for path in ("/usr/lib", "/usr/lib/a/b.so", "/usr/lib64/b.so")]
+        [True, True, False]
+    """
+    while path:
+        if path in folders:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def never_shared() -> tuple[str, str, str]:
+    """Return the folders that are never to be allowed: the root, the temporary folder, and the home folder."""
+    return "/", os.path.realpath(tempfile.gettempdir()), os.path.realpath(os.path.expanduser("~"))
 
 
 def is_shared(folder: str) -> bool:
-    """Return whether a folder is the root, the temporary folder, or the home folder or above: never to be allowed."""
-    path, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
-    return path in ("/", home, os.path.realpath(tempfile.gettempdir())) or home.startswith(f"{path}/")
+    """Return whether a folder is one of `never_shared`, or above the home folder: never to be allowed."""
+    path, private = os.path.realpath(folder), never_shared()
+    return path in private or private[2].startswith(f"{path}/")
