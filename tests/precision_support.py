@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tuning_support import run
+from tuning_support import OPTIMISED, run, run_steps
 
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
@@ -83,8 +83,7 @@ def computed(family, payload, inputs, **config):
     """
     parts, machine = partition(payload), this_machine()
     steps = [write_step(task, family, {**family.default(task, machine), **config}, machine) for task in parts.tasks]
-    text, panels = parts.payload.text, panels_of(steps)
-    return run(payload, inputs, assemble(steps), TAIL, text=text, panels=panels, level=0)
+    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
 
 
 def matrices(inputs, got, *, turned=False):
@@ -101,6 +100,6 @@ def error_of_whole(family, spec):
     assert taken.count(family) == 5 + family.precision.packs_in_call
     steps = [write_step(t, f, f.default(t, machine), machine) for t, f in zip(parts.tasks, taken, strict=True)]
     inputs = payload.make_inputs(0)
-    (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    (got,) = run_steps(payload, parts, inputs, steps, level=OPTIMISED)
     (expected,) = payload.reference(**inputs)
     return np.abs(got - expected).max() / np.abs(expected).max()

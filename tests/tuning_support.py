@@ -1,9 +1,11 @@
 """Machines that are not this one, contraction payloads of every layout, configs, and a call of a compiled payload."""
 
+from functools import partial
+
 import numpy as np
 
 from autotune.compiler.lowering.program import compile_program
-from autotune.compiler.passes.pipelines import PLAIN, TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine
@@ -15,6 +17,7 @@ from autotune.tuning.samplers.search import Search
 from autotune.worker.bench.verify import poison, verify
 from autotune.worker.loading.reading import open_payload
 
+OPTIMISED = 3  # level of LLVM's optimisation of the tool's programs
 MACHINES = {
     "avx512": Machine("a server", "zen5", "avx512f", 512, 32, 48 << 10, 1 << 20, 32 << 20, 8),
     "avx2": Machine("a desktop", "haswell", "avx2", 256, 16, 32 << 10, 256 << 10, 8 << 20, 4),
@@ -127,11 +130,19 @@ def product_of(payload, arrays, *, a="mk", b="kn"):
     return (left.swapaxes(-1, -2) if a == "km" else left) @ (right.swapaxes(-1, -2) if b == "nk" else right)
 
 
-def run(payload, inputs, script, pipeline, *, text=None, panels=(), level=None):
-    """Compile a payload, call it once on poisoned outputs, and give those; what others are held to is not optimised."""
-    level = level if level is not None else 0 if pipeline == PLAIN else 3
-    candidate = Candidate(script, pipeline, text=text, panels=panels)
-    return call(payload, compile_program(payload, candidate, level=level), inputs)
+def run(payload, inputs, script, pipeline, *, text=None, panels=(), level=0):
+    """Compile a payload, call it once on poisoned outputs, and give those.
+
+    Only numbers are asked for: LLVM, whose optimisation takes longer than all else, optimises where a test says so.
+    Workers compile candidates as the tool does.
+    """
+    return compiled(payload, script, pipeline, text=text, panels=panels, level=level)(inputs)
+
+
+def compiled(payload, script, pipeline, *, text=None, panels=(), level=0):
+    """A function that does for any inputs what `run` does, compiled once."""
+    program = compile_program(payload, Candidate(script, pipeline, text=text, panels=panels), level=level)
+    return partial(call, payload, program)
 
 
 def call(payload, program, inputs):
@@ -173,16 +184,27 @@ def default_steps(parts, machine):
     return steps
 
 
-def run_steps(payload, parts, inputs, steps, level=None):
+def run_steps(payload, parts, inputs, steps, level=0):
     """What a payload writes once these steps have scheduled its parts."""
-    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps), level=level)
+    return compiled_steps(payload, parts, steps, level)(inputs)
+
+
+def compiled_steps(payload, parts, steps, level=0):
+    """A function that does for any inputs what `run_steps` does, compiled once."""
+    return compiled(payload, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps), level=level)
 
 
 def run_tuned(payload, inputs, machine, seed=None):
     """What a payload writes if each task with a family has its default config, or one drawn with a seed; its parts.
 
-    With configs that are drawn, it is compiled without LLVM's optimisation: only its numbers are asked for.
+    With its default configs, it is optimised by LLVM, as programs of the tool are.
     """
+    function, parts = compiled_tuned(payload, machine, seed)
+    return function(inputs), parts
+
+
+def compiled_tuned(payload, machine, seed=None):
+    """A function that does for any inputs what `run_tuned` does, compiled once; its parts."""
     parts, steps = partition(payload), []
     for task in parts.tasks:
         family = family_for(task)
@@ -191,7 +213,7 @@ def run_tuned(payload, inputs, machine, seed=None):
                 family.default(task, machine) if seed is None else random_configs(family, task, machine, 2, seed)[-1]
             )
             steps.append(write_step(task, family, config, machine))
-    return run_steps(payload, parts, inputs, steps, level=None if seed is None else 0), parts
+    return compiled_steps(payload, parts, steps, level=OPTIMISED if seed is None else 0), parts
 
 
 def loaded(folder, text):

@@ -27,7 +27,7 @@ def written_by(payload, pipeline, part):
     values = payload.make_inputs(0)
     for argument, array in zip(payload.arguments, arrays, strict=True):
         array[...] = values.get(argument.name, np.nan)
-    compile_program(payload, Candidate(None, pipeline, part=part), poisoned=True).bind(arrays).run()
+    compile_program(payload, Candidate(None, pipeline, part=part), poisoned=True, level=0).bind(arrays).run()
     return arrays
 
 

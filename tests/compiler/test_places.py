@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tuning_support import default_steps, run_steps
+from tuning_support import compiled_steps, default_steps, run_steps
 
 import autotune.tensor as T
 from autotune.compiler.normalise.gather.long_rows import BLOCK, LEAST
@@ -90,16 +90,20 @@ def one_row(size, kind="max", start=None, first=0):
     return text.replace("EXTREMUM", extremum).replace("COMPARES", compares)
 
 
-def found_in(path, text, x):
-    """What a payload gives of a row."""
+def finder(path, text):
+    """A function that gives what a payload finds in a row; the payload's parts."""
     path.write_text(text)
     payload = open_payload(path)
     parts = partition(payload)
-    inputs = payload.make_inputs(0) | {payload.arguments[0].name: x[None]}
     covered = all(family_for(task) for task in parts.tasks)
-    steps = default_steps(parts, this_machine()) if covered else []
-    most, place = run_steps(payload, parts, inputs, steps)
-    return most[0], place[0], parts
+    compute = compiled_steps(payload, parts, default_steps(parts, this_machine()) if covered else [])
+    others = payload.make_inputs(0)
+
+    def find(x):
+        most, place = compute(others | {payload.arguments[0].name: x[None]})
+        return most[0], place[0]
+
+    return find, parts
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,8 +119,9 @@ def test_places_in_one_long_row_are_found_by_blocks(kind, size, tmp_path):
     for numbers in ([size - 1], [5, BLOCK + 5], [size - 1, size - 2]):
         rows.append(rng.standard_normal(size).astype("f4"))
         rows[-1][numbers] = np.nan
+    find, parts = finder(path, text)
     for x in rows:
-        most, at, parts = found_in(path, text, x)
+        most, at = find(x)
         assert at == place(x)
         np.testing.assert_equal(most, best(x))
     assert all(BLOCK in task.nest.sizes for task in parts.tasks if np.prod(task.nest.sizes) > size // BLOCK + BLOCK)
@@ -126,8 +131,8 @@ def test_places_in_one_long_row_are_found_by_blocks(kind, size, tmp_path):
 def test_what_starts_elsewhere_is_what_is_written(start, first, tmp_path):
     """Where no element is greater than the number that results start from, the place is the one it starts from."""
     x = np.full(LEAST, -np.inf, "f4")
-    _, at, _ = found_in(tmp_path / "mine.mlir", one_row(LEAST, start=start, first=first), x)
-    assert at == first
+    find, _ = finder(tmp_path / "mine.mlir", one_row(LEAST, start=start, first=first))
+    assert find(x)[1] == first
 
 
 @pytest.mark.parametrize("size", [129, 960, 1000])
