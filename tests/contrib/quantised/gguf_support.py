@@ -107,8 +107,13 @@ def write_model(
 
 def logits_of(architecture, held, tokens):
     """Logits behind a text, ``(V)`` in float64."""
+    return all_logits_of(architecture, held, tokens)[-1]
+
+
+def all_logits_of(architecture, held, tokens):
+    """Logits behind every token of a text, ``(T, V)`` in float64."""
     x = held["token_embd.weight"][tokens]
-    for layer in range(LAYERS):
+    for layer in range(sum(name.endswith("attn_norm.weight") for name in held)):
         w = {name.removeprefix(f"blk.{layer}."): array for name, array in held.items()}
         if architecture == "phi3":
             for name, parts in FUSED.items():
@@ -127,7 +132,7 @@ def logits_of(architecture, held, tokens):
         gate, up = normal @ w["ffn_gate.weight"].T, normal @ w["ffn_up.weight"].T
         x = x + (gate / (1 + np.exp(-gate)) * up) @ w["ffn_down.weight"].T
     head = held.get("output.weight", held["token_embd.weight"])
-    return rms(x[-1], held["output_norm.weight"]) @ head.T
+    return rms(x, held["output_norm.weight"]) @ head.T
 
 
 def rms(x, gain):

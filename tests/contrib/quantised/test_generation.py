@@ -1,7 +1,6 @@
 """Tokens of a GGUF file: its own tokenizer, the tokens of an independent reference, and what is refused."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf_support import VOCAB, logits_of, write_model
+from gguf_support import VOCAB, all_logits_of, logits_of, write_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from autotune.contrib.quantised.gguf_file import GGUFFile
@@ -160,14 +159,15 @@ def test_greedy_tokens_are_those_of_the_reference(architecture, kind, generate, 
 def test_two_hundred_greedy_tokens_are_the_references_or_the_first_other_one_is_as_likely(
     architecture, kind, prompt, generate, tmp_path
 ):
-    held = write_model(tmp_path / "model.gguf", architecture, kind=kind, fields={"context_length": 256}.items())
+    longer = {"context_length": 256}.items()
+    held = write_model(tmp_path / "model.gguf", architecture, kind=kind, fields=longer, layers=1)
     out, _ = generate(tmp_path / "model.gguf", "--prompt-tokens", ",".join(map(str, prompt)), "--max-new", 200)
     told = [*prompt, *map(int, out.split())]
     assert len(told) == len(prompt) + 200
-    for number in range(len(prompt), len(told)):
-        logits = logits_of(architecture, held, np.array(told[:number]))
-        if np.argmax(logits) != told[number]:
-            assert logits.max() - logits[told[number]] < 1e-4 * np.abs(logits).max()
+    behind = all_logits_of(architecture, held, np.array(told[:-1]))[len(prompt) - 1 :]
+    for token, logits in zip(told[len(prompt) :], behind, strict=True):
+        if np.argmax(logits) != token:
+            assert logits.max() - logits[token] < 1e-4 * np.abs(logits).max()
             return
 
 
@@ -211,15 +211,21 @@ def test_a_model_without_a_tokenizer_is_generated_with_by_token_ids(options, gen
     assert "a prompt of text needs a tokenizer" in error
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model of one layer without a tokenizer, which is imported once."""
+    path = tmp_path_factory.mktemp("model") / "model.gguf"
+    write_model(path, layers=1)
+    return path
+
+
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_cannot_be_generated_is_one_line(wrong, generate, tmp_path):
-    write_model(tmp_path / "model.gguf")
+def test_what_cannot_be_generated_is_one_line(wrong, model, generate, tmp_path):
     if wrong == "a cut file":
-        os.truncate(tmp_path / "model.gguf", 300)
+        whole, model = model, tmp_path / "model.gguf"
+        model.write_bytes(whole.read_bytes()[:300])
     arguments, words = WRONG[wrong]
-    _, error = generate(
-        tmp_path / "model.gguf", *(("--max-new", "9") if "--max-new" not in arguments else ()), *arguments, code=2
-    )
+    _, error = generate(model, *(("--max-new", "9") if "--max-new" not in arguments else ()), *arguments, code=2)
     (line,) = [line for line in error.splitlines() if "default schedules" not in line]
     assert re.search(words, line)
 
