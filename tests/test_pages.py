@@ -124,12 +124,12 @@ def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warmly, tmp_path
 
 # What the README shows for people, and what they do with a winner, each where most would overwrite something.
 IN_A_CLONE = """autotune tune matmul,m=64,n=64,k=64 --trials 2
-autotune demo
 autotune compare softmax,rows=16,cols=128 --against numpy
 autotune report mine.bundle
 autotune emit mine.bundle
 autotune regress mine.bundle --quick --patience 0 || test $? = 1 -o $? = 3
 """
+DEMO = f"from autotune.contrib.demo import verb\nverb.TRIALS = {MOST_TRIALS}\nverb.demo()\n"
 
 
 def test_blocks_of_the_readme_run_and_leave_a_clone_as_it_was(warmly, tmp_path):
@@ -140,7 +140,7 @@ def test_blocks_of_the_readme_run_and_leave_a_clone_as_it_was(warmly, tmp_path):
     for command in ("init --quiet", "add --all", "-c user.name=a -c user.email=a@b commit --quiet -m recorded"):
         in_git(tmp_path, command)
     steps = steps_of(ROOT / "README.md", tmp_path)
-    for some in (steps, *([("sh", line)] for line in IN_A_CLONE.splitlines())):
+    for some in (steps, [("python", DEMO)], *([("sh", line)] for line in IN_A_CLONE.splitlines())):
         run(some, tmp_path, warmly)
         (tmp_path / "page.py").unlink()
         assert in_git(tmp_path, "status --porcelain --untracked-files=all") == "", some
