@@ -108,5 +108,7 @@ def checked(path: Path, location: str) -> Path:
             f"weights of {path} must be in {location[:200]}, that is a link to a file; copy the file there"
         )
     if not is_there:
-        raise PayloadError(f"weights of {path} must be in {location[:200]}, that is no file; copy it beside the model")
+        raise PayloadError(
+            f"weights of {path} must be in the file that the model names, {location[:200]!r} is none; copy it beside it"
+        )
     return file

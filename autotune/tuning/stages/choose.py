@@ -96,9 +96,8 @@ def choose(
     plain = Candidate(None, baseline.pipeline)
     seconds = plain_seconds() if plain_seconds is not None else time_plain(search, baseline, worker)
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
-    if (
-        len(finalists) >= FEWEST_FOR_PRESELECTION and not search.objective.has_joules
-    ):  # a front has slower ones, worth it
+    has_front = search.objective.has_joules  # with slower candidates that are worth it
+    if len(finalists) >= FEWEST_FOR_PRESELECTION and not has_front:
         first_round = race(search, [search.candidate(trial.config) for trial in finalists], PRESELECTION_EFFORT, worker)
         ran = {i: samples for i, samples in enumerate(first_round) if samples is not None}
         is_enough = raced_later and not close and ran
