@@ -59,7 +59,7 @@ class OpByOp:
         """Decompose the program.
 
         Raises:
-            WholeProgramError: It must be decomposed as a whole.
+            WholeProgramError: The program must be decomposed as a whole.
         """
         from torch.fx import GraphModule  # noqa: PLC0415
         from torch.fx.node import map_arg  # noqa: PLC0415
@@ -165,7 +165,7 @@ def traced(call: Callable[..., Any], tensors: list[Any], table: Table) -> "Graph
 
     Args:
         call: Function to trace.
-        tensors: Its arguments.
+        tensors: Arguments of the function.
         table: Decompositions by op.
 
     Raises:
