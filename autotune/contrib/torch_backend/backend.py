@@ -32,6 +32,8 @@ from autotune.contrib.torch_backend.written_out import WRITTEN_OUT
 from autotune.core.errors import OptionError
 
 MOST_SIZES = 64  # maximum number of compiled sizes per graph
+# What an op that takes a number raises for a tensor of it: PyTorch's own, such as `torch.full`, and ops of libraries.
+TAKES_A_NUMBER = (DataDependentOutputException, RuntimeError, TypeError)
 WRITTEN_INPUT = "InputMutationAOTOutput"  # what PyTorch notes of a result that is an input's new value
 
 
@@ -143,7 +145,7 @@ def functional(
 
     compiler: Any = aot_autograd(fw_compiler=refuse, inference_compiler=compile_inference, decompositions=WRITTEN_OUT)
     if (with_tensors := with_tensors_of_numbers(module)) is not module:
-        with suppress(DataDependentOutputException):  # an op that takes a number alone, such as `torch.full`
+        with suppress(*TAKES_A_NUMBER):
             return compiler(with_tensors, inputs)  # type: ignore[no-any-return]
     made = compiler(module, inputs)
     if path is not None and plain:
@@ -281,7 +283,7 @@ class EachSize:
         module.recompile()
         tensors = [each for each in inputs if isinstance(each, torch.Tensor)]
         if not self._numbers:
-            with suppress(DataDependentOutputException):
+            with suppress(*TAKES_A_NUMBER):
                 return functional(module, tensors, self._options, self._see)
             given = {node.args[0].name for node in module.graph.nodes if is_item_of_number(node)}
             self._numbers = [number for number, node in enumerate(placeholders) if node.name in given]

@@ -489,6 +489,17 @@ def test_numbers_that_an_op_takes_as_numbers_alone(caplog):
     assert "Backend compiler" not in caplog.text
 
 
+def test_numbers_that_an_op_of_a_library_takes_as_numbers_alone():
+    @torch.library.custom_op("tests_of_numbers::scale", mutates_args=())
+    def scale(x: torch.Tensor, by: float) -> torch.Tensor:
+        return x * by
+
+    scale.register_fake(lambda x, by: torch.empty_like(x))
+    ours, x = compiled(lambda x, number: scale(x.tanh(), number) + number), torch.randn(3, 4)
+    for number in (0.5, 1.5, 2.5):
+        assert_close(ours(x, number), x.double().tanh() * number + number)
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_an_element_at_a_place_that_a_tensor_of_rank_0_gives(dynamic, caplog):
     def function(x, place):
