@@ -65,7 +65,7 @@ def test_onnx_runtime_fills_the_cache_that_the_oracle_fills(function):
     graph = build(payload, inputs)
     session = OrtSession(payload, graph, inputs)
     session.call()
-    kept = [session.values[name].numpy() for name in graph.kept]
+    kept = [session.values[name].numpy() for name in graph.states]
     for layer, (k, v) in enumerate(zip(kept[::2], kept[1::2], strict=True)):
         np.testing.assert_allclose(k, keys[layer, :, : k.shape[1]], atol=1e-5)
         np.testing.assert_allclose(v, values[layer, :, : v.shape[1]], atol=1e-5)
