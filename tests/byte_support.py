@@ -1,5 +1,6 @@
 """Payloads of element-wise ops of bytes, as texts."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -28,6 +29,9 @@ QUANTIZE = """
     %e = arith.cmpf ogt, %d, %h : f32
     %f = arith.select %e, %h, %d : f32
     %y = arith.fptosi %f : f32 to i8"""
+# A number times %most, rounded to a byte.
+QUANTIZED = "\n    %v = arith.mulf %x, %most : f32" + QUANTIZE.format(zero=3).replace("%y =", "%b =")
+FACTOR = np.float32(0.06)
 
 
 def function_of_bytes(shape, body=SIGMOID, given="i8", made="i8"):
@@ -50,6 +54,81 @@ def function_of_bytes(shape, body=SIGMOID, given="i8", made="i8"):
 
 def kind(shape, element="i8"):
     return f"tensor<{'x'.join(map(str, (*shape, element)))}>"
+
+
+def generic(result, maps, inputs, into, body, *, batched=False):
+    """Text of an op over rows and columns, which yields %y; of two operands, one is a result that is reduced."""
+    *names, kinds = inputs
+    lead = "b, " if batched else ""
+    loops = (*["parallel"] * batched, "parallel", "reduction" if len(maps) == 2 else "parallel")
+    maps = ", ".join(f"affine_map<({lead}i, j) -> ({lead}{each})>" for each in maps)
+    iterators = ", ".join(f'"{each}"' for each in loops)
+    arguments = ", ".join(f"%i{n}: {each[each.rindex('x') + 1 : -1]}" for n, each in enumerate([*kinds, into[1]]))
+    gives = into[1][into[1].rindex("x") + 1 : -1]
+    return f"""
+  %{result} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}
+    ins({", ".join(names)} : {", ".join(kinds)}) outs({into[0]} : {into[1]}) {{
+  ^bb0({arguments}):{body}
+    linalg.yield %y : {gives}
+  }} -> {into[1]}"""
+
+
+def softmax_of_bytes(rows, columns, *batch):
+    """Text of the softmax of rows of bytes, rounded to bytes; of matrices if there is a batch."""
+    matrix, reals = kind((*batch, rows, columns)), kind((*batch, rows, columns), "f32")
+    column, sums = kind((*batch, rows)), kind((*batch, rows), "f32")
+    op = partial(generic, batched=bool(batch))
+    ops = [
+        op(
+            "of_max",
+            ("i, j", "i"),
+            ("%x", [matrix]),
+            ("%lowest", column),
+            "\n    %y = arith.maxsi %i0, %i1 : i8",
+        ),
+        op(
+            "of_exp",
+            ("i, j", "i", "i, j"),
+            ("%x", "%of_max", [matrix, column]),
+            ("%reals", reals),
+            f"""
+    %p = arith.sitofp %i0 : i8 to f32
+    %q = arith.sitofp %i1 : i8 to f32
+    %s = arith.subf %p, %q : f32
+    %t = arith.constant {FACTOR:.17e} : f32
+    %u = arith.mulf %s, %t : f32
+    %y = math.exp %u : f32""",
+        ),
+        op(
+            "of_sum",
+            ("i, j", "i"),
+            ("%of_exp", [reals]),
+            ("%zeros", sums),
+            "\n    %y = arith.addf %i0, %i1 : f32",
+        ),
+        op(
+            "found",
+            ("i, j", "i", "i, j"),
+            ("%of_exp", "%of_sum", [reals, sums]),
+            ("%into", matrix),
+            """
+    %g = arith.constant 255.0 : f32
+    %k = arith.divf %g, %i1 : f32
+    %v = arith.mulf %i0, %k : f32"""
+            + QUANTIZE.format(zero=-128),
+        ),
+    ]
+    return f"""func.func @f(%x: {matrix}) -> {matrix} {{
+  %least = arith.constant -128 : i8
+  %none = arith.constant 0.0 : f32
+  %columns = tensor.empty() : {column}
+  %lowest = linalg.fill ins(%least : i8) outs(%columns : {column}) -> {column}
+  %sums = tensor.empty() : {sums}
+  %zeros = linalg.fill ins(%none : f32) outs(%sums : {sums}) -> {sums}
+  %reals = tensor.empty() : {reals}
+  %into = tensor.empty() : {matrix}{"".join(ops)}
+  return %found : {matrix}
+}}"""
 
 
 def sums_of_windows(plane, window, weights, *, stride=1, others=1, narrow=False):

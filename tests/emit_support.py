@@ -40,7 +40,8 @@ def library_of(folder, spec, levels, threads=1):
 def described(library):
     """Arguments of a library's call, for Python."""
     kinds = {"bf16": "uint16"}
-    return [CallArgument(name, a.role, kinds.get(a.dtype, DTYPES[a.dtype].name), a.shape) for a, name in library.call_arguments]
+    arguments = library.call_arguments
+    return [CallArgument(name, a.role, kinds.get(a.dtype, DTYPES[a.dtype].name), a.shape) for a, name in arguments]
 
 
 def linked(folder, library):

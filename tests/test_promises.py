@@ -52,7 +52,7 @@ TABLES = {  # by the page and the head of the table: the tests of each row, by i
         "SIGTERM, as of a scheduler or container that ends, or SIGHUP, as of a terminal that is gone": (
             "cli/test_interrupts.py test_other_signals_that_end_a_command_leave_nothing_either",
         ),
-        "a line of the store's file is there twice, missing or moved, also during a sweep: an editor, a copy, a merge": (
+        "a line of the store's file is there twice, missing or moved, also in a sweep: an editor, a copy, a merge": (
             "store/test_damage.py test_lines_that_do_not_belong_together_are_refused_in_one_line",
         ),
         "the disk is full, at the start, during a sweep or at its end": FULL_DISK,

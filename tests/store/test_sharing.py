@@ -8,7 +8,7 @@ from functools import cache
 from itertools import islice
 
 import pytest
-from byte_support import convolution_of_bytes, function_of_bytes, sums_of_windows
+from byte_support import QUANTIZED, convolution_of_bytes, function_of_bytes, softmax_of_bytes, sums_of_windows
 from listener_support import Recorder
 from tuning_support import contraction_payload, product_of_bytes, tensor, tensor_payload
 
@@ -198,7 +198,8 @@ def tasks_of_all_kinds():
         tasks += partition(load_payload(spec)).tasks
     weights = [[1 + (place + channel) % 7 for channel in range(64)] for place in range(9)]
     windows = sums_of_windows((6, 40), (3, 3), weights), convolution_of_bytes(40, 64, 96)
-    for text in (function_of_bytes((64, 80)), *windows):
+    quantized = function_of_bytes((64, 80), QUANTIZED, given="f32")
+    for text in (function_of_bytes((64, 80)), quantized, softmax_of_bytes(64, 80, 3), *windows):
         tasks += partition(read_payload("bytes.mlir", text)).tasks
     return tasks
 

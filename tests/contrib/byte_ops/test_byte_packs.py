@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from byte_support import QUANTIZE, function_of_bytes
+from byte_support import QUANTIZED, function_of_bytes
 from precision_support import computed
 from tuning_support import loaded
 
@@ -12,8 +12,6 @@ from autotune.contrib.byte_ops.packs_family import BYTE_PACKS
 from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import cpu_flags
 from autotune.registry import families_for
-
-QUANTIZED = "\n    %v = arith.mulf %x, %most : f32" + QUANTIZE.format(zero=3).replace("%y =", "%b =")
 
 
 @pytest.fixture(autouse=True)

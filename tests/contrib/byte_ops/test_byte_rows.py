@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from byte_support import QUANTIZE, kind
+from byte_support import FACTOR, QUANTIZE, generic, kind, softmax_of_bytes
 from precision_support import computed
 from tuning_support import loaded
 
@@ -13,7 +13,6 @@ from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import cpu_flags
 from autotune.registry import families_for, load_payload
 
-FACTOR = np.float32(0.06)
 needs_vectors = pytest.mark.skipif(this_machine().isa != "avx512f", reason="this machine has no vectors of 512 bits")
 
 
@@ -22,79 +21,6 @@ def able(monkeypatch):
     """A processor that has the instructions, or is taken for one; what it has is asked where code is written."""
     flags = cpu_flags() | {MULTIPLIES, PACKS_BYTES}
     monkeypatch.setattr("autotune.contrib.byte_ops.rows_family.cpu_flags", lambda: flags)
-
-
-def generic(result, maps, inputs, into, body):
-    """Text of an op over rows and columns, which yields %y; of two operands, one is a result that is reduced."""
-    *names, kinds = inputs
-    loops = ("parallel", "reduction" if len(maps) == 2 else "parallel")
-    maps = ", ".join(f"affine_map<(i, j) -> ({each})>" for each in maps)
-    iterators = ", ".join(f'"{each}"' for each in loops)
-    arguments = ", ".join(f"%i{n}: {each[each.rindex('x') + 1 : -1]}" for n, each in enumerate([*kinds, into[1]]))
-    gives = into[1][into[1].rindex("x") + 1 : -1]
-    return f"""
-  %{result} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}
-    ins({", ".join(names)} : {", ".join(kinds)}) outs({into[0]} : {into[1]}) {{
-  ^bb0({arguments}):{body}
-    linalg.yield %y : {gives}
-  }} -> {into[1]}"""
-
-
-def softmax(rows, columns):
-    """Text of the softmax of rows of bytes, rounded to bytes."""
-    matrix, reals = kind((rows, columns)), kind((rows, columns), "f32")
-    column, sums = kind((rows,)), kind((rows,), "f32")
-    ops = [
-        generic(
-            "of_max",
-            ("i, j", "i"),
-            ("%x", [matrix]),
-            ("%lowest", column),
-            "\n    %y = arith.maxsi %i0, %i1 : i8",
-        ),
-        generic(
-            "of_exp",
-            ("i, j", "i", "i, j"),
-            ("%x", "%of_max", [matrix, column]),
-            ("%reals", reals),
-            f"""
-    %p = arith.sitofp %i0 : i8 to f32
-    %q = arith.sitofp %i1 : i8 to f32
-    %s = arith.subf %p, %q : f32
-    %t = arith.constant {FACTOR:.17e} : f32
-    %u = arith.mulf %s, %t : f32
-    %y = math.exp %u : f32""",
-        ),
-        generic(
-            "of_sum",
-            ("i, j", "i"),
-            ("%of_exp", [reals]),
-            ("%zeros", sums),
-            "\n    %y = arith.addf %i0, %i1 : f32",
-        ),
-        generic(
-            "found",
-            ("i, j", "i", "i, j"),
-            ("%of_exp", "%of_sum", [reals, sums]),
-            ("%into", matrix),
-            """
-    %g = arith.constant 255.0 : f32
-    %k = arith.divf %g, %i1 : f32
-    %v = arith.mulf %i0, %k : f32"""
-            + QUANTIZE.format(zero=-128),
-        ),
-    ]
-    return f"""func.func @f(%x: {matrix}) -> {matrix} {{
-  %least = arith.constant -128 : i8
-  %none = arith.constant 0.0 : f32
-  %columns = tensor.empty() : {column}
-  %lowest = linalg.fill ins(%least : i8) outs(%columns : {column}) -> {column}
-  %sums = tensor.empty() : {sums}
-  %zeros = linalg.fill ins(%none : f32) outs(%sums : {sums}) -> {sums}
-  %reals = tensor.empty() : {reals}
-  %into = tensor.empty() : {matrix}{"".join(ops)}
-  return %found : {matrix}
-}}"""
 
 
 def centred(rows, columns):
@@ -138,7 +64,7 @@ def centred_wanted(x):
     return np.clip(np.rint(x - means) + 5, -128, 127)
 
 
-GROUPS = {"softmax": (softmax, softmax_wanted), "centred": (centred, centred_wanted)}
+GROUPS = {"softmax": (softmax_of_bytes, softmax_wanted), "centred": (centred, centred_wanted)}
 CONFIGS = ({"rows": 8, "fuse": False}, {"vectors": 8})
 
 
