@@ -10,32 +10,32 @@ from autotune.compiler.passes.rounding import vector_of
 
 
 def in_vectors(
-    body: ir.Block, known: dict[ir.Value, ir.Value], lanes: int, skipped: Collection[ir.Operation] = ()
+    body: ir.Block, vectors: dict[ir.Value, ir.Value], lanes: int, skipped: Collection[ir.Operation] = ()
 ) -> list[ir.Value]:
     """Clone a body on vectors at the insertion point; return one vector per result.
 
     Args:
         body: Body of a linalg op.
-        known: Vectors of its arguments and of the results of skipped ops; extended in place.
+        vectors: Vectors of its arguments and of the results of skipped ops; extended in place.
         lanes: Elements of a vector.
         skipped: Operations not to clone.
     """
     *steps, ending = (each.operation for each in body.operations)
 
-    def value(of: ir.Value) -> ir.Value:
-        if of not in known:
-            known[of] = spread(of, lanes)
-        return known[of]
+    def vector_for(scalar: ir.Value) -> ir.Value:
+        if scalar not in vectors:
+            vectors[scalar] = spread(scalar, lanes)
+        return vectors[scalar]
 
     for step in steps:
         if step.name == "arith.constant" or step in skipped:
             continue
         results = [vector_of(lanes, str(each.type)) for each in step.results]
         attributes = {name: step.attributes[name] for name in step.attributes}
-        operands = [value(each) for each in step.operands]
+        operands = [vector_for(each) for each in step.operands]
         clone = ir.Operation.create(step.name, results=results, operands=operands, attributes=attributes)
-        known |= dict(zip(step.results, clone.results, strict=True))
-    return [value(each) for each in ending.operands]
+        vectors |= dict(zip(step.results, clone.results, strict=True))
+    return [vector_for(each) for each in ending.operands]
 
 
 def spread(value: ir.Value, lanes: int) -> ir.Value:

@@ -60,10 +60,10 @@ class ByteExp:
 def write_byte_exps(module: ir.Module) -> None:
     """Replace every marked exponential that has this form; any other stays as it is."""
     for op in marked(module.operation, EXP):
-        found = byte_exp_of(op)
-        if found is not None:
+        match = byte_exp_of(op)
+        if match is not None:
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(in_parts(found.write, LANES, op.results[0].type, found.x, found.y))
+                op.results[0].replace_all_uses_with(in_parts(match.write, LANES, op.results[0].type, match.x, match.y))
             op.erase()
 
 
@@ -87,17 +87,17 @@ def byte_exp_of(op: ir.Operation) -> ByteExp | None:
 
 def looked_up(table: Sequence[float], words: ir.Value) -> ir.Value:
     """Look up one or two registers of numbers by the lowest bits of words; without permutes, by selecting halves."""
-    kind = vector_of(LANES, "f32")
+    vector_type = vector_of(LANES, "f32")
     if PERMUTES in cpu_flags():
-        attributes = [ir.FloatAttr.get(kind.element_type, number) for number in table]
+        attributes = [ir.FloatAttr.get(vector_type.element_type, number) for number in table]
         parts = [
-            arith.constant(kind, ir.DenseElementsAttr.get(attributes[start : start + LANES], kind))
+            arith.constant(vector_type, ir.DenseElementsAttr.get(attributes[start : start + LANES], vector_type))
             for start in range(0, len(table), LANES)
         ]
         if len(parts) == 1:
-            return call_intrinsic(CHOOSE, [kind], parts[0], words)[0]
-        return call_intrinsic(CHOOSE_OF_TWO, [kind], parts[0], words, parts[1])[0]
-    values = [splat_of(kind, number) for number in table]
+            return call_intrinsic(CHOOSE, [vector_type], parts[0], words)[0]
+        return call_intrinsic(CHOOSE_OF_TWO, [vector_type], parts[0], words, parts[1])[0]
+    values = [splat_of(vector_type, number) for number in table]
     for bit in range(len(table).bit_length() - 1):
         shifted = arith.shrui(words, splat(bit, "i32"))
         is_set = arith.trunci(vector_of(LANES, "i1"), shifted)

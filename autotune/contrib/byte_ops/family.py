@@ -31,8 +31,8 @@ class ByteOps(SingleOp):
     @property
     def lacking(self) -> str:
         """Message on the CPU flags that this CPU lacks; empty if none."""
-        wanted = " and ".join(sorted(self.flags - cpu_flags()))
-        return f"{self.name} needs a CPU with {wanted}, which this one lacks" if wanted else ""
+        missing = " and ".join(sorted(self.flags - cpu_flags()))
+        return f"{self.name} needs a CPU with {missing}, which this one lacks" if missing else ""
 
     def runs_on(self, machine: Machine) -> bool:
         """Return whether the machine has vectors of 512 bits."""

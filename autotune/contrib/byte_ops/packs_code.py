@@ -33,12 +33,12 @@ IN_ORDER = [QUARTERS * (word % QUARTERS) + word // QUARTERS for word in range(LA
 def write_byte_packs(module: ir.Module) -> None:
     """Replace every marked quantization of whole vectors; without packs of 64 bytes, all stay as they are."""
     for cast in marked(module.operation, PACKS):
-        ending, kind = ending_of(cast), cast.results[0].type
-        if ending is None or prod(kind.shape) % BYTES or PACKS_BYTES not in cpu_flags():
+        ending, vector_type = ending_of(cast), cast.results[0].type
+        if ending is None or prod(vector_type.shape) % BYTES or PACKS_BYTES not in cpu_flags():
             continue
         with ir.InsertionPoint(cast), cast.location:
-            bytes_of = BytePack(ending).write
-            cast.results[0].replace_all_uses_with(in_parts(bytes_of, BYTES, kind, ending.rounded))
+            write_bytes = BytePack(ending).write
+            cast.results[0].replace_all_uses_with(in_parts(write_bytes, BYTES, vector_type, ending.rounded))
         erase_unread([cast, *ending.steps])
 
 
@@ -57,12 +57,12 @@ class BytePack:
         zero, low = self.ending.zero, self.ending.low
         first, second, third, fourth = (self.words(part) for part in cut(x, LANES))
         halves = [self.shifted(packed(TO_16_BITS, "i16", *pair)) for pair in ((first, second), (third, fourth))]
-        found = packed(TO_UNSIGNED if zero == LEAST else TO_SIGNED, "i8", *halves)
-        words = vector.bitcast(vector_of(LANES, "i32"), found)
-        found = vector.bitcast(vector_of(BYTES, "i8"), vector.shuffle(words, words, IN_ORDER))
+        result = packed(TO_UNSIGNED if zero == LEAST else TO_SIGNED, "i8", *halves)
+        words = vector.bitcast(vector_of(LANES, "i32"), result)
+        result = vector.bitcast(vector_of(BYTES, "i8"), vector.shuffle(words, words, IN_ORDER))
         if zero == LEAST:
-            found = arith.addi(found, splat(zero, "i8", BYTES))
-        return arith.maxsi(found, splat(low, "i8", BYTES)) if low > LEAST else found
+            result = arith.addi(result, splat(zero, "i8", BYTES))
+        return arith.maxsi(result, splat(low, "i8", BYTES)) if low > LEAST else result
 
     def words(self, x: ir.Value) -> ir.Value:
         """Build the rounded quotients of a vector of machine width, as words; numbers above the range are limited."""

@@ -29,8 +29,8 @@ class BytePacks(Vectorize):
     @property
     def lacking(self) -> str:
         """Message on the CPU flag that this CPU lacks; empty if none."""
-        wanted = f"{self.name} needs a CPU with {PACKS_BYTES}, which this one lacks"
-        return "" if PACKS_BYTES in cpu_flags() else wanted
+        message = f"{self.name} needs a CPU with {PACKS_BYTES}, which this one lacks"
+        return "" if PACKS_BYTES in cpu_flags() else message
 
     def runs_on(self, machine: Machine) -> bool:
         """Return whether the machine has vectors of 512 bits."""
@@ -46,8 +46,8 @@ class BytePacks(Vectorize):
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Return the rewrites of family `vectorize`, and that of marked ops."""
-        found = super().rewrites(task, config)
-        return replace(found, needed=(*found.needed, BYTE_OPS))
+        inherited = super().rewrites(task, config)
+        return replace(inherited, needed=(*inherited.needed, BYTE_OPS))
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Mark the quantization, and write the loops of family `vectorize`."""

@@ -37,8 +37,8 @@ class ByteRows(Fused):
     @property
     def lacking(self) -> str:
         """Message on the CPU flags that this CPU lacks; empty if none."""
-        wanted = " and ".join(sorted(FLAGS - cpu_flags()))
-        return f"{self.name} needs a CPU with {wanted}, which this one lacks" if wanted else ""
+        missing = " and ".join(sorted(FLAGS - cpu_flags()))
+        return f"{self.name} needs a CPU with {missing}, which this one lacks" if missing else ""
 
     @property
     def writer(self) -> type[FusedWriter]:
@@ -70,8 +70,8 @@ class ByteRows(Fused):
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Return the rewrites of family `fused`, and that of marked ops."""
-        found = super().rewrites(task, config)
-        return replace(found, needed=(*found.needed, BYTE_OPS))
+        inherited = super().rewrites(task, config)
+        return replace(inherited, needed=(*inherited.needed, BYTE_OPS))
 
 
 @dataclass(frozen=True)

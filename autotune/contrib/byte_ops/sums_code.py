@@ -25,11 +25,15 @@ FIRST_CARRIED = 3  # operand of a loop, after its bounds and step
 def write_byte_sums(module: ir.Module) -> None:
     """Replace every addition of marked widenings of whole vectors whose lanes are added in the end."""
     for widening in marked(module.operation, SUMS):
-        kind = widening.results[0].type
-        if not isinstance(kind, ir.VectorType) or prod(kind.shape) % BYTES or prod(kind.shape[:-1]) > 1:
+        vector_type = widening.results[0].type
+        if (
+            not isinstance(vector_type, ir.VectorType)
+            or prod(vector_type.shape) % BYTES
+            or prod(vector_type.shape[:-1]) > 1
+        ):
             continue
         additions = [use.owner.operation for use in widening.results[0].uses]
-        if str(kind.element_type) != "i32" or not all(is_total(each, kind) for each in additions):
+        if str(vector_type.element_type) != "i32" or not all(is_total(each, vector_type) for each in additions):
             continue
         for addition in additions:
             (others,) = (each for each in addition.operands if each != widening.results[0])
@@ -39,35 +43,35 @@ def write_byte_sums(module: ir.Module) -> None:
         widening.erase()
 
 
-def is_total(addition: ir.Operation, kind: ir.VectorType) -> bool:
+def is_total(addition: ir.Operation, vector_type: ir.VectorType) -> bool:
     """Return whether an operation adds two vectors of a type, and only the sum of all lanes of the result is read."""
-    if addition.name != ADD or addition.results[0].type != kind or addition.operands[0] == addition.operands[1]:
+    if addition.name != ADD or addition.results[0].type != vector_type or addition.operands[0] == addition.operands[1]:
         return False
-    found, remaining = set(), [addition.results[0]]
+    visited, remaining = set(), [addition.results[0]]
     while remaining:
         value = remaining.pop()
         for use in value.uses:
             passed_on = totals(use.owner.operation, use.operand_number)
             if passed_on is None:
                 return False
-            remaining += [each for each in passed_on if each not in found]
-            found |= set(passed_on)
+            remaining += [each for each in passed_on if each not in visited]
+            visited |= set(passed_on)
     return True
 
 
-def totals(reader: ir.Operation, operand: int) -> list[ir.Value] | None:
+def totals(consumer: ir.Operation, operand: int) -> list[ir.Value] | None:
     """Return the values whose sum of lanes contains that of an operand; `None` if its lanes are told apart."""
-    if reader.name == REDUCTION:
-        return [] if "<add>" in str(reader.attributes["kind"]) else None
-    if reader.name == ADD:
-        return list(reader.results)
-    if reader.name in KEEPS_ALL:
-        kinds = [each.type for each in (reader.operands[operand], reader.results[0])]
-        is_whole = all(isinstance(each, ir.VectorType) for each in kinds)
-        return list(reader.results) if is_whole and len({prod(each.shape) for each in kinds}) == 1 else None
-    if reader.name == YIELD and reader.parent.operation.name == FOR:
-        return carried_by(reader.parent.operation, operand)
-    return carried_by(reader, operand - FIRST_CARRIED) if reader.name == FOR and operand >= FIRST_CARRIED else None
+    if consumer.name == REDUCTION:
+        return [] if "<add>" in str(consumer.attributes["kind"]) else None
+    if consumer.name == ADD:
+        return list(consumer.results)
+    if consumer.name in KEEPS_ALL:
+        types = [each.type for each in (consumer.operands[operand], consumer.results[0])]
+        are_vectors = all(isinstance(each, ir.VectorType) for each in types)
+        return list(consumer.results) if are_vectors and len({prod(each.shape) for each in types}) == 1 else None
+    if consumer.name == YIELD and consumer.parent.operation.name == FOR:
+        return carried_by(consumer.parent.operation, operand)
+    return carried_by(consumer, operand - FIRST_CARRIED) if consumer.name == FOR and operand >= FIRST_CARRIED else None
 
 
 def carried_by(loop: ir.Operation, number: int) -> list[ir.Value]:
@@ -77,9 +81,9 @@ def carried_by(loop: ir.Operation, number: int) -> list[ir.Value]:
 
 def added(sums: ir.Value, numbers: ir.Value) -> ir.Value:
     """Build sums with bytes added, each 64 of them to another 16 lanes."""
-    kind, total, ones = sums.type, flat(sums), splat(ONES, "i32")
+    vector_type, total, ones = sums.type, flat(sums), splat(ONES, "i32")
     for number, part in enumerate(cut(flat(numbers), BYTES)):
         lanes = vector.extract_strided_slice(vector_of(LANES, "i32"), total, [LANES * number], [LANES], [1])
         lanes = dot_bytes(lanes, ones, vector.bitcast(lanes.type, part))
         total = vector.insert_strided_slice(lanes, total, [LANES * number], [1])
-    return vector.shape_cast(kind, total)
+    return vector.shape_cast(vector_type, total)

@@ -38,8 +38,8 @@ def buffers_of(op: ir.Operation) -> tuple[ir.Value, ir.Value]:
         CompileError: Stage ``transform``; the op is not a function of one i8.
     """
     types = [ir.MemRefType(each.type) for each in op.operands if isinstance(each.type, ir.MemRefType)]
-    static = len(types) == len(op.operands) == 2 and all(kind.has_static_shape for kind in types)
-    if not static or any(str(kind.element_type) != "i8" for kind in types):
+    static = len(types) == len(op.operands) == 2 and all(memref_type.has_static_shape for memref_type in types)
+    if not static or any(str(memref_type.element_type) != "i8" for memref_type in types):
         raise CompileError("transform", f"a function of a byte must have one buffer of bytes and give one, got {op}")
     source, target = op.operands
     return source, target
@@ -104,12 +104,12 @@ def write_rows(rows: Sequence[int], indices: Sequence[ir.Value], write: Callable
         scf.yield_([])
 
 
-def looked_up(table: ir.Value, parts: Sequence[ir.Value], found: ir.Value) -> ir.Value:
+def looked_up(table: ir.Value, parts: Sequence[ir.Value], inputs: ir.Value) -> ir.Value:
     """Look up a vector of bytes: by two permutes of 128 bytes each; without the instruction, by a gather."""
     if CHOOSES not in cpu_flags():
-        indices = arith.extui(vector_of(LANES, "i32"), found)
+        indices = arith.extui(vector_of(LANES, "i32"), inputs)
         all_lanes = splat(1, "i1", LANES)
-        return vector.gather(found.type, table, [index(0)], indices, all_lanes, found)
-    low, high = (call_intrinsic(CHOOSE, [found.type], parts[at], found, parts[at + 1])[0] for at in (0, 2))
-    is_high = arith.cmpi(arith.CmpIPredicate.slt, found, splat(0, "i8", LANES))
+        return vector.gather(inputs.type, table, [index(0)], indices, all_lanes, inputs)
+    low, high = (call_intrinsic(CHOOSE, [inputs.type], parts[at], inputs, parts[at + 1])[0] for at in (0, 2))
+    is_high = arith.cmpi(arith.CmpIPredicate.slt, inputs, splat(0, "i8", LANES))
     return arith.select(is_high, high, low)

@@ -48,18 +48,18 @@ class Sums:
     @classmethod
     def of(cls, body: ir.Block, addresses: Sequence[Address]) -> "Sums":
         """Find the i32 sums of a body with weights constant along the last loop; none if a sum has another type."""
-        found: dict[ir.Value, tuple[Product, ...]] = {}
+        matched: dict[ir.Value, tuple[Product, ...]] = {}
         steps = [each.operation for each in body.operations]
         for step in steps:
-            operand_products = [found.get(each) for each in step.operands]
+            operand_products = [matched.get(each) for each in step.operands]
             if step.name == MULTIPLY and (product := product_of(step, addresses)) is not None:
-                found[step.results[0]] = (product,)
+                matched[step.results[0]] = (product,)
             elif step.name in (ADD, WIDEN) and all(each is not None for each in operand_products) and keeps_all(step):
-                found[step.results[0]] = tuple(pair for each in operand_products for pair in each or ())
-        inner = {step for step in steps for result in step.results if result in found}
+                matched[step.results[0]] = tuple(pair for each in operand_products for pair in each or ())
+        inner = {step for step in steps for result in step.results if result in matched}
         roots = [
             (value, products)
-            for value, products in found.items()
+            for value, products in matched.items()
             if any(use.owner.operation not in inner for use in value.uses)
         ]
         if any(str(value.type) != "i32" for value, _ in roots):
@@ -141,7 +141,7 @@ def windows_of(products: Sequence[Product], addresses: Sequence[Address]) -> Ite
 
 
 @dataclass(frozen=True)
-class HeldWeights:
+class PackedWeights:
     """Loop-invariant values of a sum along a row.
 
     Attributes:
@@ -231,45 +231,49 @@ class ByteWindowRows:
         rows, starts = len(self.sizes) - 2, range(0, min(self.lanes, self.sizes[-1]), LANES)
         if rows < self.inner:
             return {}
-        windows = {(root, number): each for root, of in enumerate(self.windows) for number, each in enumerate(of)}
-        found = {
-            (*here, start): (*before, start)
-            for (here, window), (before, other) in product(windows.items(), repeat=2)
-            for start in starts
-            if other.is_ahead_of(window, rows)
+        windows = {
+            (root, number): each
+            for root, root_windows in enumerate(self.windows)
+            for number, each in enumerate(root_windows)
         }
-        return found if len(found) <= MOST_CARRIED else {}
+        shared = {
+            (*current, start): (*previous, start)
+            for (current, window), (previous, previous_window) in product(windows.items(), repeat=2)
+            for start in starts
+            if previous_window.is_ahead_of(window, rows)
+        }
+        return shared if len(shared) <= MOST_CARRIED else {}
 
-    def write(self, loops: Sequence[ir.Value] = (), held: Sequence[HeldWeights] = ()) -> None:
+    def write(self, loops: Sequence[ir.Value] = (), packed: Sequence[PackedWeights] = ()) -> None:
         """Build the remaining loops inside `loops`; weights are packed outside of the loops they do not depend on.
 
         If rows share neighbours, the loop over rows is the innermost, inside the loop over columns.
         """
-        if not held and len(loops) == self.inner:
-            held = [self.hold(loops, windows) for windows in self.windows]
+        if not packed and len(loops) == self.inner:
+            packed = [self.pack_weights(loops, windows) for windows in self.windows]
         if self.carried and len(loops) == len(self.sizes) - 2:
-            self.for_columns(lambda column, count: self.write_rows(loops, column, held, count))
+            self.for_columns(lambda column, count: self.write_rows(loops, column, packed, count))
             return
         if len(loops) == len(self.sizes) - 1:
-            self.for_columns(lambda column, count: self.write_step([*loops, column], held, count, {}))
+            self.for_columns(lambda column, count: self.write_step([*loops, column], packed, count, {}))
             return
         loop = scf.ForOp(index(0), index(self.sizes[len(loops)]), index(1))
         with ir.InsertionPoint(loop.body):
-            self.write([*loops, loop.induction_variable], held)
+            self.write([*loops, loop.induction_variable], packed)
             scf.yield_([])
 
-    def hold(self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow]) -> HeldWeights:
+    def pack_weights(self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow]) -> PackedWeights:
         """Pack the weights of windows, and compute the initial accumulator, -128 times the sum of weights."""
         words, sums, ones = [], splat(0, "i32"), splat(0x01010101, "i32")
         no_weight = arith.constant(ir.IntegerType.get_signless(8), 0)
         for window in windows:
-            weights = [no_weight if each is None else self.load_one(each, loops) for each in window.weights]
+            weights = [no_weight if each is None else self.load_scalar(each, loops) for each in window.weights]
             word = vector.bitcast(vector_of(1, "i32"), vector.from_elements(vector_of(WORD, "i8"), weights))
             words.append(vector.broadcast(vector_of(LANES, "i32"), vector.extract(word, [], [0])))
             sums = dot_bytes(sums, ones, words[-1])
-        return HeldWeights(tuple(words), arith.muli(sums, splat(-SHIFT, "i32")))
+        return PackedWeights(tuple(words), arith.muli(sums, splat(-SHIFT, "i32")))
 
-    def load_one(self, argument: int, loops: Sequence[ir.Value]) -> ir.Value:
+    def load_scalar(self, argument: int, loops: Sequence[ir.Value]) -> ir.Value:
         """Load the element of an operand that is constant along a row."""
         unit = vector_of(1, str(self.body.arguments[argument].type))
         return vector.extract(vector.load(unit, self.flat[argument], [self.addresses[argument].at(loops)]), [], [0])
@@ -286,9 +290,11 @@ class ByteWindowRows:
         if columns > whole:
             write(index(whole), columns - whole)
 
-    def write_rows(self, loops: Sequence[ir.Value], column: ir.Value, held: Sequence[HeldWeights], count: int) -> None:
+    def write_rows(
+        self, loops: Sequence[ir.Value], column: ir.Value, packed: Sequence[PackedWeights], count: int
+    ) -> None:
         """Write `count` columns of all rows; neighbours shared with the previous row are carried by the loop."""
-        carried = {here: before for here, before in self.carried.items() if here[-1] < count}
+        carried = {current: previous for current, previous in self.carried.items() if current[-1] < count}
         first = [*loops, index(0), column]
         initial = [
             self.neighbours(self.windows[root][number], first, start, min(LANES, count - start))
@@ -296,14 +302,14 @@ class ByteWindowRows:
         ]
         loop = scf.ForOp(index(0), index(self.sizes[-2]), index(1), initial)
         with ir.InsertionPoint(loop.body):
-            known = dict(zip(carried, loop.inner_iter_args, strict=True))
-            self.write_step([*loops, loop.induction_variable, column], held, count, known)
-            scf.yield_([known[before] for before in carried.values()])
+            neighbours = dict(zip(carried, loop.inner_iter_args, strict=True))
+            self.write_step([*loops, loop.induction_variable, column], packed, count, neighbours)
+            scf.yield_([neighbours[previous] for previous in carried.values()])
 
     def write_step(
         self,
         loops: Sequence[ir.Value],
-        held: Sequence[HeldWeights],
+        packed: Sequence[PackedWeights],
         count: int,
         neighbours: dict[WindowPart, ir.Value],
     ) -> None:
@@ -315,53 +321,55 @@ class ByteWindowRows:
                     neighbours[root, number, start] = self.neighbours(
                         windows[number], loops, start, min(LANES, count - start)
                     )
-        known = {
-            value: self.sum_windows(neighbours, root, held[root], count, lanes)
+        vectors = {
+            value: self.sum_windows(neighbours, root, packed[root], count, lanes)
             for root, (value, _) in enumerate(self.sums.roots)
         }
         for number, argument in enumerate(list(self.body.arguments)[:-1]):
             if number not in self.sums.arguments:
-                known[argument] = self.load(number, loops, count, lanes)
-        (result,) = in_vectors(self.body, known, lanes, self.sums.steps)
+                vectors[argument] = self.load(number, loops, count, lanes)
+        (result,) = in_vectors(self.body, vectors, lanes, self.sums.steps)
         self.store(result, self.addresses[target], self.flat[target], loops, count)
 
     def load(self, argument: int, loops: Sequence[ir.Value], count: int, lanes: int) -> ir.Value:
         """Load `count` elements of an operand into a vector; an operand constant along the row is broadcast."""
         address, vector_type = self.addresses[argument], vector_of(lanes, str(self.body.arguments[argument].type))
         if not address.strides[-1]:
-            return vector.broadcast(vector_type, self.load_one(argument, loops))
+            return vector.broadcast(vector_type, self.load_scalar(argument, loops))
         if address.strides[-1] == 1:
             return self.load_side_by_side(self.flat[argument], address.at(loops), count, vector_type)
         offsets = [min(lane, count - 1) * address.strides[-1] for lane in range(lanes)]
-        return self.load_apart(self.flat[argument], [address.at(loops, more) for more in offsets], vector_type)
+        return self.load_apart(self.flat[argument], [address.at(loops, offset) for offset in offsets], vector_type)
 
-    def load_side_by_side(self, flat: ir.Value, at: ir.Value, count: int, kind: ir.VectorType) -> ir.Value:
+    def load_side_by_side(self, flat: ir.Value, at: ir.Value, count: int, vector_type: ir.VectorType) -> ir.Value:
         """Load `count` contiguous elements, padded with zeros."""
-        mask = vector.constant_mask(vector_of(kind.shape[0], "i1"), [count])
-        return vector.maskedload(kind, flat, [at], mask, splat(0, str(kind.element_type), kind.shape[0]))
+        mask = vector.constant_mask(vector_of(vector_type.shape[0], "i1"), [count])
+        return vector.maskedload(
+            vector_type, flat, [at], mask, splat(0, str(vector_type.element_type), vector_type.shape[0])
+        )
 
-    def load_apart(self, flat: ir.Value, addresses: Sequence[ir.Value], kind: ir.VectorType) -> ir.Value:
+    def load_apart(self, flat: ir.Value, addresses: Sequence[ir.Value], vector_type: ir.VectorType) -> ir.Value:
         """Gather elements by scalar loads."""
-        return vector.from_elements(kind, [memref.load(flat, [address]) for address in addresses])
+        return vector.from_elements(vector_type, [memref.load(flat, [address]) for address in addresses])
 
-    def store(self, found: ir.Value, address: Address, flat: ir.Value, loops: Sequence[ir.Value], count: int) -> None:
+    def store(self, values: ir.Value, address: Address, flat: ir.Value, loops: Sequence[ir.Value], count: int) -> None:
         """Store the first `count` elements of a vector."""
         if address.strides[-1] == 1:
-            mask = vector.constant_mask(vector_of(ir.VectorType(found.type).shape[0], "i1"), [count])
-            vector.maskedstore(flat, [address.at(loops)], mask, found)
+            mask = vector.constant_mask(vector_of(ir.VectorType(values.type).shape[0], "i1"), [count])
+            vector.maskedstore(flat, [address.at(loops)], mask, values)
             return
         for lane in range(count):
             at = address.at(loops, lane * address.strides[-1])
-            memref.store(vector.extract(found, [], [lane]), flat, [at])
+            memref.store(vector.extract(values, [], [lane]), flat, [at])
 
     def sum_windows(
-        self, neighbours: dict[WindowPart, ir.Value], root: int, held: HeldWeights, count: int, lanes: int
+        self, neighbours: dict[WindowPart, ir.Value], root: int, packed: PackedWeights, count: int, lanes: int
     ) -> ir.Value:
         """Compute a sum of all its windows for `count` columns."""
         sums = splat(0, "i32", lanes)
         for start in range(0, count, LANES):
-            total = held.start
-            for number, words in enumerate(held.words):
+            total = packed.start
+            for number, words in enumerate(packed.words):
                 total = dot_bytes(total, neighbours[root, number, start], words)
             sums = vector.insert_strided_slice(total, sums, [start], [1])
         return sums
