@@ -17,24 +17,24 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from autotune.contrib.torch_backend.decompositions import DECOMPOSITIONS
 from autotune.contrib.torch_backend.dynamo_graphs import STATIC, key_of_graph
 from autotune.contrib.torch_backend.functional_graphs import (
     FunctionalGraph,
     inputs_of,
-    keep_functional,
     read_functional,
+    write_functional,
 )
 from autotune.contrib.torch_backend.graphs import GraphFunction
-from autotune.contrib.torch_backend.held import remade
+from autotune.contrib.torch_backend.hoisting import transformed_weights
 from autotune.contrib.torch_backend.options import BackendOptions, read_options
-from autotune.contrib.torch_backend.regions import say_once
-from autotune.contrib.torch_backend.written_out import WRITTEN_OUT
+from autotune.contrib.torch_backend.regions import warn_once
 from autotune.core.errors import OptionError
 
 MOST_SIZES = 64  # maximum number of compiled sizes per graph
 # What an op that takes a number raises for a tensor of it: PyTorch's own, such as `torch.full`, and ops of libraries.
 TAKES_A_NUMBER = (DataDependentOutputException, RuntimeError, TypeError)
-WRITTEN_INPUT = "InputMutationAOTOutput"  # what PyTorch notes of a result that is an input's new value
+WRITTEN_INPUT = "InputMutationAOTOutput"  # PyTorch's descriptor of a result that is the new value of an input
 
 
 def compile_graph(
@@ -55,15 +55,15 @@ def compile_graph(
     Raises:
         OptionError: An option is unknown or out of its range; or the graph is for training.
     """
-    chosen = read_options(options, mode)
+    backend_options = read_options(options, mode)
     open_sizes = any(isinstance(size, torch.SymInt) for each in inputs for size in sizes_of(each))
     if open_sizes:
-        return EachSize(module, chosen)
+        return SpecializedGraph(module, backend_options)
     with suppress(DataDependentOutputException):
-        return functional(module, inputs, chosen)
+        return functional(module, inputs, backend_options)
     fake: Any = TracingContext.get().fake_mode
-    fake.allow_scalar_outputs = True  # an element is taken as a number, such as an index of rank 0
-    return functional(module, inputs, chosen)
+    fake.allow_scalar_outputs = True  # an element is read as a number, such as an index of rank 0
+    return functional(module, inputs, backend_options)
 
 
 def with_tensors_of_numbers(module: GraphModule) -> GraphModule:
@@ -103,9 +103,9 @@ def with_numbers(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
 
 def is_item_of_number(node: Node) -> bool:
     """Return whether a node of Dynamo's graph is the `item` of a tensor in which a real number is passed."""
-    given = node.args[0] if node.op == "call_method" and node.target == "item" else None
-    is_given = isinstance(given, Node) and given.op == "placeholder"
-    return is_given and isinstance(node.meta.get("example_value"), torch.SymFloat)
+    source = node.args[0] if node.op == "call_method" and node.target == "item" else None
+    is_input = isinstance(source, Node) and source.op == "placeholder"
+    return is_input and isinstance(node.meta.get("example_value"), torch.SymFloat)
 
 
 def sizes_of(value: object) -> tuple[Any, ...]:
@@ -117,7 +117,7 @@ def functional(
     module: GraphModule,
     inputs: Sequence[Any],
     options: BackendOptions,
-    see: Callable[[GraphModule], None] | None = None,
+    on_graph: Callable[[GraphModule], None] | None = None,
 ) -> Callable[..., Any]:
     """Functionalize and compile a graph of static sizes, or load the cached functional graph.
 
@@ -125,42 +125,44 @@ def functional(
         module: The graph.
         inputs: Inputs of the graph.
         options: Options of the backend.
-        see: Function called with the functional graph.
+        on_graph: Function called with the functional graph.
     """
     key = key_of_graph(module, inputs)
     path = options.folder / f"{key}.functional" if key is not None else None
-    if path is not None and (kept := read_functional(path)) is not None:
-        return as_dynamo_calls(GraphFunction(kept.module, kept.kinds, options), kept.given)
-    plain: list[FunctionalGraph] = []
+    if path is not None and (cached := read_functional(path)) is not None:
+        return as_dynamo_calls(GraphFunction(cached.module, cached.kinds, options), cached.input_numbers)
+    cacheable: list[FunctionalGraph] = []
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     static = [STATIC in (node.meta.get("tensor_dict") or {}) for node in placeholders]
 
     def compile_inference(graph: GraphModule, _: Sequence[Any]) -> GraphFunction:
-        if see is not None:
-            see(graph)
+        if on_graph is not None:
+            on_graph(graph)
         kinds = kinds_of(graph, static)
-        if (given := inputs_of(graph.graph)) is not None:
-            plain.append(FunctionalGraph(graph, tuple(kinds), given))
+        if (input_numbers := inputs_of(graph.graph)) is not None:
+            cacheable.append(FunctionalGraph(graph, tuple(kinds), input_numbers))
         return GraphFunction(graph, kinds, options)
 
-    compiler: Any = aot_autograd(fw_compiler=refuse, inference_compiler=compile_inference, decompositions=WRITTEN_OUT)
+    compiler: Any = aot_autograd(
+        fw_compiler=refuse, inference_compiler=compile_inference, decompositions=DECOMPOSITIONS
+    )
     if (with_tensors := with_tensors_of_numbers(module)) is not module:
         with suppress(*TAKES_A_NUMBER):
             return compiler(with_tensors, inputs)  # type: ignore[no-any-return]
-    made = compiler(module, inputs)
-    if path is not None and plain:
-        keep_functional(path, plain[0])
-    return made  # type: ignore[no-any-return]
+    compiled = compiler(module, inputs)
+    if path is not None and cacheable:
+        write_functional(path, cacheable[0])
+    return compiled  # type: ignore[no-any-return]
 
 
-def as_dynamo_calls(function: GraphFunction, given: Sequence[int]) -> Callable[..., Any]:
+def as_dynamo_calls(function: GraphFunction, input_numbers: Sequence[int]) -> Callable[..., Any]:
     """Adapt a function of a list of tensors to the inputs of Dynamo's graph.
 
     Args:
         function: Function of a list.
-        given: Index of the input for each tensor of the list.
+        input_numbers: Index of the input for each tensor of the list.
     """
-    return lambda *inputs: function([inputs[number] for number in given])
+    return lambda *inputs: function([inputs[number] for number in input_numbers])
 
 
 def refuse(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -184,16 +186,16 @@ def kinds_of(graph: GraphModule, static: Sequence[bool]) -> list[str]:
     """
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
-    found, fixed = [], remade(graph.graph)
+    kinds, transformed = [], transformed_weights(graph.graph)
     for number, node in enumerate(each for each in graph.graph.nodes if each.op == "placeholder"):
         input_number = getattr(node.meta.get("desc"), "idx", None)
         changed = metadata is None or number >= len(metadata.input_info) or metadata.input_info[number].mutates_data
         if input_number is None or not static[input_number] or changed:
-            found.append("")
+            kinds.append("")
         else:
-            is_weight = node.meta["val"].dtype.is_floating_point and node not in fixed
-            found.append("weight" if is_weight else "constant")
-    return found
+            is_weight = node.meta["val"].dtype.is_floating_point and node not in transformed
+            kinds.append("weight" if is_weight else "constant")
+    return kinds
 
 
 def writes_inputs(graph: GraphModule) -> bool:
@@ -209,7 +211,7 @@ def overlap(inputs: Sequence[Any]) -> bool:
         for each in inputs
         if isinstance(each, torch.Tensor) and each.numel() and each.layout is torch.strided
     )
-    return any(one[1] > other[0] for one, other in pairwise(spans))
+    return any(first[1] > second[0] for first, second in pairwise(spans))
 
 
 def extent(tensor: torch.Tensor) -> int:
@@ -226,7 +228,7 @@ class FixedSizes(FakeTensorMode):  # type: ignore[misc]
         return super().from_tensor(tensor, **{**named, "static_shapes": True})
 
 
-class EachSize:
+class SpecializedGraph:
     """Graph of symbolic sizes, which is compiled for each combination of sizes with which it is called.
 
     If a graph writes its inputs and these overlap, PyTorch runs it, since compiled functions assume no overlap. Real
@@ -239,7 +241,7 @@ class EachSize:
 
     def __init__(self, module: GraphModule, options: BackendOptions) -> None:
         self._module, self._options = module, options
-        self._known: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._writes = False
         self._numbers: list[int] = []  # inputs that are such numbers, once an op is known to take one
 
@@ -247,29 +249,29 @@ class EachSize:
         """Call the function of the inputs' sizes, which is compiled on the first call."""
         if self._writes and overlap(inputs):
             return self._module(*inputs)
-        made = self._known.get(self._key(inputs)) or self._make(inputs)
-        if made is None:
+        function = self._compiled.get(self._key(inputs)) or self._specialize(inputs)
+        if function is None:
             return self._module(*inputs)
-        return made(*(each for each in inputs if isinstance(each, torch.Tensor)))
+        return function(*(each for each in inputs if isinstance(each, torch.Tensor)))
 
     def _key(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Return the cache key of a call: sizes, and numbers that are specialized."""
         return (*map(sizes_of, inputs), *(inputs[number].item() for number in self._numbers))
 
-    def _make(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
+    def _specialize(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
         """Compile the function of some sizes under a lock; return `None` if PyTorch must run them."""
         with compile_lock:
-            if (known := self._known.get(self._key(inputs))) is not None:  # made by another thread
-                return known
-            if len(self._known) >= MOST_SIZES:
-                say_once(f"backend autotune: {MOST_SIZES} sizes of a graph are compiled, PyTorch runs others")
+            if (cached := self._compiled.get(self._key(inputs))) is not None:  # compiled by another thread
+                return cached
+            if len(self._compiled) >= MOST_SIZES:
+                warn_once(f"backend autotune: {MOST_SIZES} sizes of a graph are compiled, PyTorch runs others")
                 return None
-            say_once("backend autotune: a graph is called with other sizes; it is compiled for each of them")
-            made = self._compile(inputs)
+            warn_once("backend autotune: a graph is called with other sizes; it is compiled for each of them")
+            function = self._compile(inputs)
             if self._writes and overlap(inputs):  # which is known only now
                 return None
-            self._known[self._key(inputs)] = made
-            return made
+            self._compiled[self._key(inputs)] = function
+            return function
 
     def _compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile the function of some sizes, with the tensors as its only inputs."""
@@ -284,13 +286,13 @@ class EachSize:
         tensors = [each for each in inputs if isinstance(each, torch.Tensor)]
         if not self._numbers:
             with suppress(*TAKES_A_NUMBER):
-                return functional(module, tensors, self._options, self._see)
-            given = {node.args[0].name for node in module.graph.nodes if is_item_of_number(node)}
-            self._numbers = [number for number, node in enumerate(placeholders) if node.name in given]
+                return functional(module, tensors, self._options, self._record_writes)
+            read = {node.args[0].name for node in module.graph.nodes if is_item_of_number(node)}
+            self._numbers = [number for number, node in enumerate(placeholders) if node.name in read]
         module = with_numbers(module, tensors)
         with tracing(TracingContext(FixedSizes(shape_env=ShapeEnv()))):
-            return functional(module, tensors, self._options, self._see)
+            return functional(module, tensors, self._options, self._record_writes)
 
-    def _see(self, graph: GraphModule) -> None:
+    def _record_writes(self, graph: GraphModule) -> None:
         """Record whether the graph writes its inputs."""
         self._writes = self._writes or writes_inputs(graph)

@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from autotune.compiler.codegen.kernel_code import LinkedKernel
 from autotune.compiler.codegen.runner_libraries import runner_libraries
-from autotune.contrib.torch_backend.kept import Kept, KeptArgument
+from autotune.contrib.torch_backend.cached_programs import CachedProgram, ProgramArgument
 from autotune.core.context_pool import ContextPool
 from autotune.core.host.cores import physical_cores
 from autotune.core.payload import DTYPES, Argument, Array
@@ -41,45 +41,45 @@ class OutOfBoundsError(Exception):
     """An integer of an input is out of the program's bounds; PyTorch must handle the call."""
 
 
-class MadeOf(Generic[V]):
+class DerivedValues(Generic[V]):
     """Cache of values derived from tensors, invalidated when a tensor is replaced, moved or written.
 
     Args:
-        make: Function from tensors to a value.
+        derive: Function from tensors to a value.
     """
 
-    def __init__(self, make: Callable[[Sequence[torch.Tensor]], V]) -> None:
-        self._make = make
-        ALL_MADE.add(self)
-        self._made: dict[tuple[int, ...], tuple[list[int], V, Any]] = {}
+    def __init__(self, derive: Callable[[Sequence[torch.Tensor]], V]) -> None:
+        self._derive = derive
+        CACHES.add(self)
+        self._values: dict[tuple[int, ...], tuple[list[int], V, Any]] = {}
 
-    def of(self, tensors: Sequence[torch.Tensor]) -> V:
+    def get(self, tensors: Sequence[torch.Tensor]) -> V:
         """Return the value of tensors; writes are detected by PyTorch's version counter, except those by ``.data``."""
         try:
             state = [*map(ADDRESS, tensors), *map(VERSION, tensors)]
         except RuntimeError:  # inference tensors have no version counter
-            return self._make(tensors)
+            return self._derive(tensors)
         key = tuple(map(id, tensors))
-        if (known := self._made.get(key)) is not None and known[0] == state:
-            return known[1]
-        value = self._make(tensors)
+        if (entry := self._values.get(key)) is not None and entry[0] == state:
+            return entry[1]
+        value = self._derive(tensors)
 
         def forget(_: object) -> None:
-            self._made.pop(key, None)
+            self._values.pop(key, None)
 
-        held = [weakref.ref(tensor, forget) for tensor in tensors]
-        self._made[key] = (state, value, held)
+        references = [weakref.ref(tensor, forget) for tensor in tensors]
+        self._values[key] = (state, value, references)
         return value
 
     def forget_written(self, storages: Set[int]) -> None:
         """Drop values of tensors whose storages have the given addresses."""
-        for key, (_, _, held) in list(self._made.items()):
-            tensors = [tensor for each in held if (tensor := each()) is not None]
+        for key, (_, _, references) in list(self._values.items()):
+            tensors = [tensor for each in references if (tensor := each()) is not None]
             if any(tensor.untyped_storage().data_ptr() in storages for tensor in tensors):
-                self._made.pop(key, None)
+                self._values.pop(key, None)
 
 
-ALL_MADE = weakref.WeakSet[MadeOf[Any]]()
+CACHES = weakref.WeakSet[DerivedValues[Any]]()
 
 
 def forget_fused(optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -89,8 +89,8 @@ def forget_fused(optimizer: torch.optim.Optimizer, *_: object) -> None:
     fused = [group["params"] for group in optimizer.param_groups if group.get("fused")]
     storages = {parameter.untyped_storage().data_ptr() for group in fused for parameter in group if is_dense(parameter)}
     if storages:
-        for made in list(ALL_MADE):
-            made.forget_written(storages)
+        for derived_values in list(CACHES):
+            derived_values.forget_written(storages)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -105,25 +105,25 @@ register_optimizer_step_post_hook(forget_fused)
 class Context:
     """Linked program with the memref descriptors of its arguments; it serves one call at a time."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, cached: CachedProgram) -> None:
         for library in runner_libraries():
             ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
-        made = MadeObject(kept.program.symbol, kept.code)
-        self._linked = LinkedKernel(ExternalKernel("graph", "torch", (), made))
+        object_code = MadeObject(cached.program.symbol, cached.code)
+        self._linked = LinkedKernel(ExternalKernel("graph", "torch", (), object_code))
         self._function = ENTRY(self._linked.value)
-        arguments = kept.program.arguments
+        arguments = cached.program.arguments
         self._descriptors = [descriptor(argument.shape) for argument in arguments]
         self._addresses = [0] * len(arguments)
         self._pointers = [ctypes.c_void_p(ctypes.addressof(each)) for each in self._descriptors]
         self._calls = ctypes.c_int64(1)
-        given = [*map(ctypes.addressof, self._pointers), ctypes.addressof(self._calls)]
-        self._packed = (ctypes.c_void_p * len(given))(*given)
+        arguments_of_entry = [*map(ctypes.addressof, self._pointers), ctypes.addressof(self._calls)]
+        self._packed = (ctypes.c_void_p * len(arguments_of_entry))(*arguments_of_entry)
 
     def run(self, addresses: list[int]) -> None:
         """Call the program once with the address of each argument's elements."""
         if addresses != self._addresses:
-            for each, address, before in zip(self._descriptors, addresses, self._addresses, strict=True):
-                if address != before:
+            for each, address, previous in zip(self._descriptors, addresses, self._addresses, strict=True):
+                if address != previous:
                     each[0] = each[1] = address
             self._addresses = addresses
         self._function(self._packed)
@@ -141,7 +141,7 @@ class RegionProgram:
     """Program of a region; any number of threads may call it.
 
     Args:
-        kept: The program.
+        cached: The program.
         likes: Tensors with the shape, strides and element type of PyTorch's results.
         threads: Threads that the program may use.
         indices: Half-open bounds of the integers in index tensors, by number of the tensor.
@@ -149,38 +149,39 @@ class RegionProgram:
 
     def __init__(
         self,
-        kept: Kept,
+        cached: CachedProgram,
         likes: Sequence[torch.Tensor],
         threads: int = 1,
         indices: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
-        self._kept, arguments = kept, kept.program.arguments
-        most = max(1, len(physical_cores()) // threads)
-        self._contexts = ContextPool(lambda: Context(kept), most)
+        self._cached, arguments = cached, cached.program.arguments
+        max_contexts = max(1, len(physical_cores()) // threads)
+        self._contexts = ContextPool(lambda: Context(cached), max_contexts)
         self._contexts.put(self._contexts.get())  # linking errors are raised now
-        self._constants = {name: np.ascontiguousarray(array) for name, array in kept.constants.items()}
+        self._constants = {name: np.ascontiguousarray(array) for name, array in cached.constants.items()}
         self._weights = [a.number for a in arguments if a.source == "weight"]
-        made = {a.number for a in arguments if a.source == "weight" and a.order}
-        sources = [arguments[panels.source] for panels in kept.program.panels]
-        made |= {source.number for source in sources if source.source == "weight"}
-        self._sources = sorted(made)
-        self._made = MadeOf(self._make)
+        derived = {a.number for a in arguments if a.source == "weight" and a.order}
+        sources = [arguments[panels.source] for panels in cached.program.panels]
+        derived |= {source.number for source in sources if source.source == "weight"}
+        self._sources = sorted(derived)
+        self._derived = DerivedValues(self._derive)
         self._inputs = [
             (number, a.number, TORCH_DTYPES[a.dtype], a) for number, a in enumerate(arguments) if a.source == "input"
         ]
-        bounds = {a.number: found for a in arguments if (found := bounds_of(a)) is not None}
+        bounds = {a.number: accepted for a in arguments if (accepted := bounds_of(a)) is not None}
         for number, (low, high) in (indices or {}).items():
-            known = bounds.get(number, (low, high))
-            bounds[number] = max(low, known[0]), min(high, known[1])
+            declared = bounds.get(number, (low, high))
+            bounds[number] = max(low, declared[0]), min(high, declared[1])
         self._bounded = [(number, *each) for number, each in bounds.items()]
         self._results = [(tuple(like.shape), *layout_of(like)) for like in likes]
         self._strided = {n: like.stride() for n, like in enumerate(likes) if not like.is_contiguous()}
-        held = {n: self._constants[a.name] for n, a in enumerate(arguments) if a.source == "constant"}
+        constants = {n: self._constants[a.name] for n, a in enumerate(arguments) if a.source == "constant"}
         for number, argument in enumerate(arguments):
             if argument.source == "panels" and (source := sources[argument.number]).source == "constant":
                 values = self._constants[source.name].view(DTYPES[source.dtype]).reshape(source.shape)
-                held[number] = self._in_panels(argument, values)
-        self._held, self._fixed = held, [held[n].ctypes.data if n in held else 0 for n in range(len(arguments))]
+                constants[number] = self._in_panels(argument, values)
+        self._constant_arrays = constants
+        self._fixed = [constants[n].ctypes.data if n in constants else 0 for n in range(len(arguments))]
         self._in_place = [(n, a.number) for n, a in enumerate(arguments) if a.source == "weight" and not a.order]
         self._seen = [0] * len(arguments)
         self._outputs = [(n, a.number) for n, a in enumerate(arguments) if a.source == "output"]
@@ -195,12 +196,12 @@ class RegionProgram:
             OutOfBoundsError: An index is out of bounds.
         """
         for number, low, high in self._bounded:
-            whole = tensors[number]
-            least, most = torch.aminmax(whole.view(torch.int8) if whole.dtype is torch.bool else whole)
-            if least.item() < low or most.item() >= high:
+            indices = tensors[number]
+            minimum, maximum = torch.aminmax(indices.view(torch.int8) if indices.dtype is torch.bool else indices)
+            if minimum.item() < low or maximum.item() >= high:
                 raise OutOfBoundsError
-        made, made_addresses = self._made.of([tensors[number] for number in self._sources])
-        addresses = made_addresses.copy()
+        derived, derived_addresses = self._derived.get([tensors[number] for number in self._sources])
+        addresses = derived_addresses.copy()
         copies = []
         for number, source in self._in_place:
             address = tensors[source].data_ptr()
@@ -227,38 +228,38 @@ class RegionProgram:
             self._contexts.put(context)
         for number, strides in self._strided.items():
             results[number] = in_strides(results[number], strides)
-        del made, copies  # kept alive until the program has read them
+        del derived, copies  # kept alive until the program has read them
         return results
 
-    def _make(self, tensors: Sequence[torch.Tensor]) -> tuple[list[Array], list[int]]:
+    def _derive(self, tensors: Sequence[torch.Tensor]) -> tuple[list[Array], list[int]]:
         """Return arrays derived from weights, and the addresses of all arguments that do not vary between calls."""
         values = dict(zip(self._sources, tensors, strict=True))
-        arguments, addresses = self._kept.program.arguments, self._fixed.copy()
+        arguments, addresses = self._cached.program.arguments, self._fixed.copy()
         arrays: list[Array] = []
         for number, argument in enumerate(arguments):
             if argument.source == "panels" and not self._fixed[number]:
                 array = self._panels(argument, values)
             elif argument.source == "weight" and argument.order:
-                array = arranged(argument, values[argument.number])
+                array = in_layout(argument, values[argument.number])
             else:
                 continue
             arrays.append(array)
             addresses[number] = array.ctypes.data
         return arrays, addresses
 
-    def _panels(self, argument: KeptArgument, values: dict[int, torch.Tensor]) -> Array:
+    def _panels(self, argument: ProgramArgument, values: dict[int, torch.Tensor]) -> Array:
         """Pack a weight into panels."""
-        source = self._kept.program.arguments[self._kept.program.panels[argument.number].source]
-        return self._in_panels(argument, arranged(source, values[source.number]))
+        source = self._cached.program.arguments[self._cached.program.panels[argument.number].source]
+        return self._in_panels(argument, in_layout(source, values[source.number]))
 
-    def _in_panels(self, argument: KeptArgument, values: Array) -> Array:
+    def _in_panels(self, argument: ProgramArgument, values: Array) -> Array:
         """Pack the elements of a weight or constant into panels."""
-        packed = self._kept.program.panels[argument.number].pack(values)
+        packed = self._cached.program.panels[argument.number].pack(values)
         return aligned(packed, Argument("panels", "weight", argument.shape, argument.dtype))
 
 
 def layout_of(like: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
-    """Strides in which a program writes a result, and its element type: in rows, where sizes are 1 as PyTorch says."""
+    """Return the strides in which a program writes a result, row-major ones, and its element type."""
     return like.stride() if like.is_contiguous() else torch.empty(like.shape, device="meta").stride(), like.dtype
 
 
@@ -272,20 +273,20 @@ def in_strides(plain: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         if stride < extent:
             return plain
         extent = stride * (size - 1) + extent
-    made = torch.empty_strided(tuple(part.shape), tuple(strides), dtype=plain.dtype, device="cpu")
-    return made.copy_(part).expand(plain.shape)
+    strided = torch.empty_strided(tuple(part.shape), tuple(strides), dtype=plain.dtype, device="cpu")
+    return strided.copy_(part).expand(plain.shape)
 
 
-def bounds_of(argument: KeptArgument) -> tuple[int, int] | None:
+def bounds_of(argument: ProgramArgument) -> tuple[int, int] | None:
     """Return the bounds of an integer input; `None` if all values of its type are allowed."""
     if argument.source != "input" or argument.accepts is None:
         return None
-    held = np.iinfo(DTYPES[argument.dtype])
+    type_info = np.iinfo(DTYPES[argument.dtype])
     low, high = argument.accepts
-    return None if low <= held.min and high > held.max else (low, high)
+    return None if low <= type_info.min and high > type_info.max else (low, high)
 
 
-def arranged(argument: KeptArgument, weight: torch.Tensor) -> Array:
+def in_layout(argument: ProgramArgument, weight: torch.Tensor) -> Array:
     """Return the elements of a weight in the layout of an argument."""
     parts = weight.detach().reshape(argument.split) if argument.split else weight.detach()
     transposed = parts.permute(argument.order) if argument.order else parts
@@ -297,9 +298,9 @@ def aligned(array: Array, argument: Argument) -> Array:
     from autotune.core.host.machine import this_machine
     from autotune.core.host.pages import aligned_empty
 
-    mine = aligned_empty(argument, this_machine().pages)
-    mine[...] = array
-    return mine
+    copy = aligned_empty(argument, this_machine().pages)
+    copy[...] = array
+    return copy
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:

@@ -1,8 +1,8 @@
 """Cache key of a Dynamo graph: everything that determines its functional graph.
 
-To make it functional, PyTorch runs a graph twice on tensors without elements, which takes as long as to trace it. A
-graph has no key, and is made functional in each process, where its text does not say all: functions of users, graphs
-within it, tensors that it holds, open sizes, or states of PyTorch's that are not in the key.
+PyTorch functionalizes a graph by running it twice on fake tensors, which takes as long as tracing it. A graph has no
+key, and is functionalized in each process, if its text does not determine the result: with user functions, subgraphs,
+tensor attributes, symbolic sizes, or state of PyTorch that is not part of the key.
 """
 
 import hashlib
@@ -16,23 +16,25 @@ from torch.fx import GraphModule, Node
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from autotune.contrib.torch_backend.regions import NAMESPACES, OPEN, is_own_op
+from autotune.contrib.torch_backend.regions import NAMESPACES, SYMBOLIC, is_own_op
 from autotune.core.host.extras import version_of
 from autotune.core.host.sources import hash_sources
 
-STATIC = "_dynamo_static_input_type"  # what Dynamo notes of parameters and buffers
-PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+STATIC = "_dynamo_static_input_type"  # Dynamo's mark of parameters and buffers
+TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 NUMBERS = (type(None), bool, int, float, complex, str, type(...))
 NAMES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
-OURS = ("torch", "_operator", "math")  # packages whose functions a version of PyTorch, or of Python, says
+KEYED_PACKAGES = ("torch", "_operator", "math")  # packages whose functions follow from the version of PyTorch or Python
 
 
 class UnkeyedError(Exception):
-    """A graph has something that its text does not say."""
+    """The text of a graph does not determine its functional graph."""
 
 
 def key_of_graph(module: GraphModule, inputs: Sequence[Any]) -> str | None:
-    """Hex sha256 of a graph with its inputs' layouts and PyTorch's state; `None` where that does not say all.
+    """Return the hex sha256 of a graph, its inputs' layouts and PyTorch's state.
+
+    It is `None` if these do not determine the functional graph.
 
     Args:
         module: The graph.
@@ -40,7 +42,7 @@ def key_of_graph(module: GraphModule, inputs: Sequence[Any]) -> str | None:
     """
     try:
         lines = [*state_of_torch(), *map(layout_of, inputs), *lines_of(module)]
-    except (UnkeyedError, AttributeError):  # a version of PyTorch has no such state
+    except (UnkeyedError, AttributeError):  # this version of PyTorch lacks a part of the state
         return None
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -64,12 +66,12 @@ def state_of_torch() -> Iterator[str]:
 
 
 def layout_of(tensor: object) -> str:
-    """What a graph is told of an input.
+    """Return the properties of an input that a graph depends on, as text.
 
     Raises:
-        UnkeyedError: The input is no plain tensor of known sizes, or a gradient is asked for.
+        UnkeyedError: The input is not a plain tensor of static sizes, or it requires a gradient.
     """
-    if not isinstance(tensor, PLAIN) or type(tensor) not in PLAIN or tensor.layout is not torch.strided:
+    if not isinstance(tensor, TENSOR_TYPES) or type(tensor) not in TENSOR_TYPES or tensor.layout is not torch.strided:
         raise UnkeyedError
     if tensor.is_conj() or tensor.is_neg() or (tensor.requires_grad and torch.is_grad_enabled()):
         raise UnkeyedError
@@ -80,13 +82,13 @@ def layout_of(tensor: object) -> str:
 
 
 def lines_of(module: GraphModule) -> Iterator[str]:
-    """A graph as text that is the same in every process.
+    """Yield a graph as text that is the same in every process.
 
     Raises:
-        UnkeyedError: A node calls what only this process knows.
+        UnkeyedError: A node refers to an object of this process.
     """
     for node in module.graph.nodes:
-        if isinstance(node.meta.get("example_value"), OPEN):
+        if isinstance(node.meta.get("example_value"), SYMBOLIC):
             raise UnkeyedError
         if node.op == "call_function":
             target = name_of(node.target)
@@ -94,31 +96,31 @@ def lines_of(module: GraphModule) -> Iterator[str]:
             target = str(node.target) if node.op == "call_method" else ""
         else:
             raise UnkeyedError
-        held = STATIC in (node.meta.get("tensor_dict") or {})
-        yield f"{node.name} {node.op} {target} {text_of(node.args)} {text_of(node.kwargs)} {held}"
+        is_static = STATIC in (node.meta.get("tensor_dict") or {})
+        yield f"{node.name} {node.op} {target} {text_of(node.args)} {text_of(node.kwargs)} {is_static}"
 
 
-def name_of(function: Any) -> str:  # noqa: ANN401 - whatever a graph calls
-    """The full name of a function of PyTorch's or of Python's operators.
+def name_of(function: Any) -> str:  # noqa: ANN401 - any callable
+    """Return the full name of a function of PyTorch or Python.
 
     Raises:
-        UnkeyedError: The function is another's, or an op that takes graphs.
+        UnkeyedError: The function is of another package, or it is an op that takes graphs.
     """
-    is_all_forms = isinstance(function, torch._ops.OpOverloadPacket)
-    if is_own_op(function) or (is_all_forms and str(function).split(".", maxsplit=1)[0] in NAMESPACES):
+    is_packet = isinstance(function, torch._ops.OpOverloadPacket)
+    if is_own_op(function) or (is_packet and str(function).split(".", maxsplit=1)[0] in NAMESPACES):
         return str(function)
-    if not is_all_forms and not isinstance(function, torch._ops.OperatorBase):
+    if not is_packet and not isinstance(function, torch._ops.OperatorBase):
         package, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
-        if package.split(".")[0] in OURS and name and "<" not in name:
+        if package.split(".")[0] in KEYED_PACKAGES and name and "<" not in name:
             return f"{package}.{name}"
     raise UnkeyedError
 
 
 def text_of(value: object) -> str:
-    """An argument as text: nodes by name, constants as they are written.
+    """Return an argument as text: nodes by name, constants as literals.
 
     Raises:
-        UnkeyedError: The value is neither, nor made of such.
+        UnkeyedError: The value is of another type, or contains one.
     """
     if isinstance(value, Node):
         return f"%{value.name}"

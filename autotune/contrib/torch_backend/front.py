@@ -36,9 +36,9 @@ def compile(program: "ExportedProgram", **options: Any) -> Callable[..., Any]:  
         try:
             with torch.no_grad():
                 return module(*arguments, **named)
-        except Exception as error:  # PyTorch's checks of what was exported raise whatever they do
-            if (why := misfit(program, arguments, named)) is not None:
-                raise PayloadError(why) from error
+        except Exception as error:  # PyTorch's checks of inputs raise various types
+            if (reason := misfit(program, arguments, named)) is not None:
+                raise PayloadError(reason) from error
             raise
 
     return call
@@ -58,15 +58,17 @@ def misfit(program: "ExportedProgram", arguments: Sequence[Any], named: Mapping[
         return f"a program must be called as it was exported, with {count} values by order and name; got {len(values)}"
     metas = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     for name, value in zip(program.graph_signature.user_inputs, values, strict=False):
-        wanted = metas.get(str(name))
-        if not isinstance(wanted, torch.Tensor):
+        expected = metas.get(str(name))
+        if not isinstance(expected, torch.Tensor):
             continue
         if not isinstance(value, torch.Tensor):
             return f"{name} must be a tensor, got {type(value).__name__}"
-        if value.dtype != wanted.dtype:
-            return f"{name} must be {plain(wanted.dtype)}, got {plain(value.dtype)}"
-        if value.ndim != wanted.ndim or any(map(differs(program), wanted.shape, value.shape)):
-            return f"{name} must be of shape {shape_of(program, wanted)}, got {list(value.shape)}; export the model so"
+        if value.dtype != expected.dtype:
+            return f"{name} must be {plain(expected.dtype)}, got {plain(value.dtype)}"
+        if value.ndim != expected.ndim or any(map(differs(program), expected.shape, value.shape)):
+            return (
+                f"{name} must be of shape {shape_of(program, expected)}, got {list(value.shape)}; export the model so"
+            )
     return None
 
 
@@ -79,18 +81,18 @@ def range_of(program: "ExportedProgram", size: Any) -> tuple[int, int]:  # noqa:
     """Return the minimum and maximum of a size."""
     if not isinstance(size, torch.SymInt):
         return int(size), int(size)
-    known = program.range_constraints.get(size.node.expr)
-    return (int(known.lower), int(min(known.upper, sys.maxsize))) if known is not None else (0, sys.maxsize)
+    bounds = program.range_constraints.get(size.node.expr)
+    return (int(bounds.lower), int(min(bounds.upper, sys.maxsize))) if bounds is not None else (0, sys.maxsize)
 
 
 def differs(program: "ExportedProgram") -> Callable[[Any, int], bool]:
     """Return a predicate that tells whether a size is outside the range of an exported size."""
 
-    def tell(wanted: Any, size: int) -> bool:  # noqa: ANN401 - of PyTorch
-        low, high = range_of(program, wanted)
+    def is_outside(expected: Any, size: int) -> bool:  # noqa: ANN401 - of PyTorch
+        low, high = range_of(program, expected)
         return not low <= size <= high
 
-    return tell
+    return is_outside
 
 
 def shape_of(program: "ExportedProgram", tensor: torch.Tensor) -> str:

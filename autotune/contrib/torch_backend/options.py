@@ -19,12 +19,12 @@ class BackendOptions:
     """Options of the backend.
 
     Attributes:
-        trials: Candidates of a search that is done before the first call; 0 for the default schedules.
+        trials: Candidates of a search before the first call; 0 for the default schedules.
         seconds: Time after which the search of one program ends; `None` for no such limit.
-        error: What outputs may be off, of the largest of each; tasks may then round operands. `None`: nothing, or,
-            where all outputs are bf16 or f16, a step of that.
+        error: Allowed error of outputs, relative to the largest element of each; tasks may then round operands.
+            `None`: the machine epsilon if all outputs are bf16 or f16, otherwise 0.
         threads: Threads that a program may use.
-        store: Folder that programs, bundles and trials are kept in; empty for the user's cache.
+        store: Folder of programs, bundles and trials; empty for the user's cache.
 
     Raises:
         OptionError: An option is out of its range.
@@ -46,34 +46,34 @@ class BackendOptions:
 
     @property
     def folder(self) -> Path:
-        """Folder that programs are kept in."""
+        """Folder of cached programs."""
         return Path(self.store) if self.store else cache() / "torch"
 
     @property
     def search(self) -> dict[str, Any]:
-        """The options that a search takes."""
-        given = {name: value for name, value in asdict(self).items() if name != "store"}
-        return {name: value for name, value in given.items() if value is not None}
+        """Options of a search."""
+        options = {name: value for name, value in asdict(self).items() if name != "store"}
+        return {name: value for name, value in options.items() if value is not None}
 
 
-def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> BackendOptions:
-    """The options that a user gives to `torch.compile`.
+def read_options(options: Mapping[str, Any] | None, mode: str | None = None) -> BackendOptions:
+    """Read the options that a user passes to `torch.compile`.
 
     Args:
-        given: Values by name.
-        mode: A mode of `torch.compile`, of which the backend knows the default alone.
+        options: Values by name.
+        mode: Mode of `torch.compile`; only the default is supported.
 
     Raises:
-        OptionError: An option is unknown or out of its range, the store cannot be written, or a mode is asked for.
+        OptionError: An option is unknown or out of its range, the store cannot be written, or a mode is requested.
     """
     names = [each.name for each in fields(BackendOptions)]
     if mode not in (None, "default"):
         raise OptionError(f"backend autotune must be used without a mode, got {mode!r}; give options={{'trials': 100}}")
-    if unknown := set(given or {}) - set(names):
+    if unknown := set(options or {}) - set(names):
         raise OptionError(
             f"options of backend autotune must be among {', '.join(names)}; got {', '.join(map(str, unknown))}"
         )
-    values = dict(given or {})
+    values = dict(options or {})
     if "store" in values:
         store = values["store"]
         if not isinstance(store, str | os.PathLike) or "\0" in str(store):
@@ -84,10 +84,10 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Ba
 
 
 def check_store(folder: Path) -> None:
-    """Make the folder that programs are kept in.
+    """Create the folder of cached programs.
 
     Raises:
-        OptionError: The folder cannot be made or written.
+        OptionError: The folder cannot be created or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,8 +98,8 @@ def check_store(folder: Path) -> None:
         raise unwritable(folder, os.strerror(errno.EACCES))
 
 
-def unwritable(folder: Path, why: str) -> OptionError:
-    """The error of a folder that programs cannot be kept in."""
+def unwritable(folder: Path, reason: str) -> OptionError:
+    """Return the error of a store that cannot be written."""
     return OptionError(
-        f"store of backend autotune must be a folder that can be written, {folder} is not: {why}; name another"
+        f"store of backend autotune must be a folder that can be written, {folder} is not: {reason}; name another"
     )

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import torch
 
 from autotune.compiler.ir.module import compiler_version
-from autotune.contrib.torch_backend.kept import (
+from autotune.contrib.torch_backend.cached_programs import (
     FORMAT,
-    Kept,
-    keep_refusal,
-    read_kept,
+    CachedProgram,
+    read_program,
     read_refusal,
-    refusal_of,
-    wrong_of,
+    record_refusal,
+    refusal_path,
+    wrong_path,
 )
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
@@ -39,12 +39,12 @@ def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int)
     return digest.hexdigest()
 
 
-def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options: BackendOptions) -> Kept:
+def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options: BackendOptions) -> CachedProgram:
     """Return the program of a region, loaded from the cache or compiled.
 
     Args:
         region: The region.
-        tensors: A tensor for each placeholder, with which the import is checked; `None` for those that calls give.
+        tensors: A tensor for each placeholder, with which the import is checked; `None` for varying inputs.
         options: Options of the backend.
 
     Raises:
@@ -52,21 +52,21 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
             before; the error names the op that is not covered.
         AutotuneError: The program does not compile, or the search fails.
     """
-    known = zip(tensors, region.held, strict=True)
-    constants = [tensor for tensor, held in known if held == "constant" and tensor is not None]
+    pairs = zip(tensors, region.kinds, strict=True)
+    constants = [tensor for tensor, kind in pairs if kind == "constant" and tensor is not None]
     key = key_of(region, constants, options.threads)
     folder = options.folder / key
-    kept = read_kept(folder)
-    allowed = allowed_error(options.error, region.results)
-    if kept is not None and options.trials <= kept.program.searched and kept.program.error <= allowed:
-        return kept
-    refusal = refusal_of(folder)
-    if reason := read_refusal(refusal) or read_refusal(wrong_of(folder, options.trials, allowed)):
+    cached = read_program(folder)
+    tolerance = allowed_error(options.error, region.results)
+    if cached is not None and options.trials <= cached.program.searched and cached.program.error <= tolerance:
+        return cached
+    refusal = refusal_path(folder)
+    if reason := read_refusal(refusal) or read_refusal(wrong_path(folder, options.trials, tolerance)):
         raise RefusedModelError(reason)
-    from autotune.contrib.torch_backend.making import make_program  # heavy, and needed only here
+    from autotune.contrib.torch_backend.region_compiler import make_program  # heavy, and needed only here
 
     try:
         return make_program(region, tensors, options, key)
     except RefusedModelError as error:
-        keep_refusal(refusal, str(error))
+        record_refusal(refusal, str(error))
         raise

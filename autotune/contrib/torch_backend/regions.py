@@ -13,32 +13,32 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from autotune.contrib.torch_backend.calls import TORCH_DTYPES
-from autotune.contrib.torch_backend.held import VIEWS, is_random
-from autotune.contrib.torch_backend.indices import LEFT
+from autotune.contrib.torch_backend.hoisting import VIEWS, is_random
+from autotune.contrib.torch_backend.indices import EXCLUDED
 from autotune.core.errors import AutotuneError
 
 NAMED = re.compile(r"node \S+ \((aten\.[\w.]+|prims\.[\w.]+)\)|(?:torch\.)(aten\.[\w.]+|prims\.[\w.]+)")
 LEAST_OPS = 2  # least number of computing operations in a region between others
 DTYPES = frozenset({*TORCH_DTYPES.values(), torch.bool} - {torch.float64})
-NAMESPACES = ("aten", "prims")  # of PyTorch's own ops
-OPEN = (torch.SymInt, torch.SymFloat, torch.SymBool)
-SAID = set[str]()
+NAMESPACES = ("aten", "prims")  # namespaces of PyTorch ops
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+WARNED = set[str]()
 
 
 class BackendWarning(UserWarning):
     """Warning that PyTorch runs a part of a graph, or that a graph is compiled more than once."""
 
 
-def say_once(sentence: str) -> None:
+def warn_once(sentence: str) -> None:
     """Emit a one-line warning once per process."""
-    if sentence not in SAID:
-        SAID.add(sentence)
+    if sentence not in WARNED:
+        WARNED.add(sentence)
         warnings.warn(sentence, BackendWarning, stacklevel=2)
 
 
-def say_replaced(graph: Graph, why: object) -> None:
+def warn_replaced(graph: Graph, reason: object) -> None:
     """Warn that PyTorch runs a region."""
-    say_once(f"backend autotune: a region of {len(graph.nodes)} ops runs as PyTorch runs it: {why}")
+    warn_once(f"backend autotune: a region of {len(graph.nodes)} ops runs as PyTorch runs it: {reason}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +47,11 @@ class GraphRegion:
 
     Attributes:
         graph: Graph of placeholders, calls of operations, and one output that is a tuple.
-        held: Kind of each placeholder: ``"weight"``, ``"constant"``, or ``""`` for a varying input.
+        kinds: Kind of each placeholder: ``"weight"``, ``"constant"``, or ``""`` for a varying input.
     """
 
     graph: Graph
-    held: tuple[str, ...]
+    kinds: tuple[str, ...]
 
     @property
     def placeholders(self) -> list[Node]:
@@ -68,22 +68,22 @@ class GraphRegion:
         lines = []
         for node in self.graph.nodes:
             value = node.meta.get("val")
-            kind = f" {tuple(value.shape)} {value.dtype} {value.stride()}" if isinstance(value, torch.Tensor) else ""
-            lines.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs}{kind}")
-        return "\n".join([*lines, *self.held])
+            layout = f" {tuple(value.shape)} {value.dtype} {value.stride()}" if isinstance(value, torch.Tensor) else ""
+            lines.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs}{layout}")
+        return "\n".join([*lines, *self.kinds])
 
 
-def allowed_error(asked: float | None, results: Iterable[torch.Tensor]) -> float:
+def allowed_error(error: float | None, results: Iterable[torch.Tensor]) -> float:
     """Return the allowed error, relative to the largest element of each result.
 
     By default it is the machine epsilon of 16-bit float results, and 0 for others.
 
     Args:
-        asked: Option `error`; `None` for the default.
+        error: Option `error`; `None` for the default.
         results: The results, with or without elements.
     """
-    if asked is not None:
-        return asked
+    if error is not None:
+        return error
     floats = [result for result in results if result.is_floating_point()]
     return min((torch.finfo(each.dtype).eps if each.itemsize == 2 else 0.0 for each in floats), default=0.0)
 
@@ -100,17 +100,17 @@ class Coverage(OperatorSupportBase):  # type: ignore[misc]
         self._uncovered, self._views = uncovered, views
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        """Return whether the importer may cover a node: an op of PyTorch's that changes nothing and draws nothing."""
+        """Return whether the importer may cover a node: an op of PyTorch that mutates no operand and is not random."""
         if node.op != "call_function":
             return False
         if is_item(node):
             return self.is_node_supported(submodules, node.all_input_nodes[0])
-        if str(node.target) in self._uncovered or node.name in self._views or why_not(node):
+        if str(node.target) in self._uncovered or node.name in self._views or exclusion_reason(node):
             return False
-        return not unknown_kind(node)
+        return not unsupported_type(node)
 
 
-def why_not(node: Node) -> str:
+def exclusion_reason(node: Node) -> str:
     """Return why an operation cannot be in a region, regardless of the importer; empty if it can."""
     op = node.target
     if not is_own_op(op):
@@ -121,7 +121,7 @@ def why_not(node: Node) -> str:
         return "it gives memory that nothing has written"
     if not op._schema.returns:
         return "it gives no tensor"  # but an error, perhaps
-    return "it draws random numbers" if is_random(node) else str(node.meta.get(LEFT, ""))
+    return "it draws random numbers" if is_random(node) else str(node.meta.get(EXCLUDED, ""))
 
 
 def is_own_op(function: object) -> bool:
@@ -129,10 +129,10 @@ def is_own_op(function: object) -> bool:
     return isinstance(function, torch._ops.OpOverload) and function.namespace in NAMESPACES
 
 
-def unknown_kind(node: Node) -> str:
-    """What programs have not and a node reads or gives, in words; empty where there is nothing."""
+def unsupported_type(node: Node) -> str:
+    """Return what programs do not support among the operands and results of a node, in words; empty if nothing."""
     for each in (node, *node.all_input_nodes):
-        if isinstance(each.meta.get("val"), OPEN):
+        if isinstance(each.meta.get("val"), SYMBOLIC):
             return "numbers that are computed"
         for value in values_of(each):
             if value.dtype not in DTYPES:
@@ -147,7 +147,7 @@ def unknown_kind(node: Node) -> str:
 
 
 def values_of(node: Node) -> list[torch.Tensor]:
-    """Tensors without elements that a node gives, those that somebody reads."""
+    """Return the results of a node as fake tensors; of several, those that are read."""
     if isinstance(value := node.meta.get("val"), torch.Tensor):
         return [value]
     return [each.meta["val"] for each in node.users if isinstance(each.meta.get("val"), torch.Tensor) and is_item(each)]
@@ -169,7 +169,7 @@ def supported(graph: Graph, uncovered: frozenset[str]) -> bool:
 
 
 def shared_views(graph: Graph) -> frozenset[str]:
-    """Names of views by which two results of a graph are the same elements: who writes one writes the other."""
+    """Return the names of views through which results of a graph alias: a write to one changes the others."""
     chains = dict[Node, list[list[Node]]]()
     for result in {node for node in graph.output_node().args[0] if isinstance(node, Node)}:
         chain, base = list[Node](), result
@@ -177,12 +177,14 @@ def shared_views(graph: Graph) -> frozenset[str]:
             chain.append(base)
             base = base.all_input_nodes[0]
         chains.setdefault(base, []).append(chain)
-    return frozenset(node.name for found in chains.values() if len(found) > 1 for chain in found for node in chain)
+    return frozenset(
+        node.name for aliases in chains.values() if len(aliases) > 1 for chain in aliases for node in chain
+    )
 
 
 def refused_ops(error: AutotuneError, graph: Graph) -> frozenset[str]:
     """Return the operations of a graph that an error message names."""
-    names = {name for found in NAMED.finditer(str(error)) for name in found.groups() if name}
+    names = {name for match in NAMED.finditer(str(error)) for name in match.groups() if name}
     targets = {str(node.target) for node in graph.nodes if node.op == "call_function"}
     return frozenset(target for target in targets if any(target == n or target.startswith(f"{n}.") for n in names))
 
@@ -192,11 +194,11 @@ def partition(graph: Graph, uncovered: frozenset[str]) -> GraphModule:
     copied = Graph()
     copied.output(copied.graph_copy(graph, {}))
     module, coverage = GraphModule(torch.nn.Module(), copied), Coverage(uncovered, shared_views(copied))
-    parts = CapabilityBasedPartitioner(module, coverage, allows_single_node_partition=False)
-    found = [part for part in parts.propose_partitions() if sum(map(computes, part.nodes)) >= LEAST_OPS]
-    return parts.fuse_partitions(found)
+    partitioner = CapabilityBasedPartitioner(module, coverage, allows_single_node_partition=False)
+    partitions = [part for part in partitioner.propose_partitions() if sum(map(computes, part.nodes)) >= LEAST_OPS]
+    return partitioner.fuse_partitions(partitions)
 
 
 def computes(node: Node) -> bool:
-    """Return whether a node computes something, and is no view."""
+    """Return whether a node is an operation other than a view."""
     return node.op == "call_function" and node.target not in VIEWS and not is_item(node)

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from autotune.contrib.torch_backend.calls import RegionProgram  # noqa: E402
-from autotune.contrib.torch_backend.first_calls import FirstCalls, disagreement  # noqa: E402
-from autotune.contrib.torch_backend.regions import SAID, BackendWarning  # noqa: E402
+from autotune.contrib.torch_backend.first_calls import FirstCalls, mismatch  # noqa: E402
+from autotune.contrib.torch_backend.regions import WARNED, BackendWarning  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("warm_program_converters")
 
@@ -27,7 +27,7 @@ def inference():
 
 @pytest.fixture
 def said():
-    SAID.clear()
+    WARNED.clear()
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", BackendWarning)
         yield found
@@ -35,7 +35,7 @@ def said():
 
 def in_new_process(store, **options):
     torch._dynamo.reset()
-    SAID.clear()
+    WARNED.clear()
     return torch.compile(net, backend="autotune", options={"store": store, **options})
 
 
@@ -58,7 +58,7 @@ def test_a_wrong_program_is_replaced_by_pytorch_and_not_kept(tmp_path, said, mon
     assert "other results" in refused.read_text()
     assert not [*tmp_path.glob("*/program.json"), *tmp_path.glob("*/checked")]
     monkeypatch.undo()
-    monkeypatch.setattr("autotune.contrib.torch_backend.making.make_program", None)
+    monkeypatch.setattr("autotune.contrib.torch_backend.region_compiler.make_program", None)
     torch.testing.assert_close(in_new_process(tmp_path)(x), net(x), rtol=0, atol=0)
     assert "other results" in str(said[-1].message)
 
@@ -129,7 +129,7 @@ def test_rounding_is_no_reason(function):
     graph, given, theirs = of(function, torch.rand(40, 300))
     exact = function(given[0].double()) if function is shifted else theirs
     ours = [rounded(each, like) for each, like in zip(exact, theirs, strict=True)]
-    assert not disagreement(graph, given, ours, theirs)
+    assert not mismatch(graph, given, ours, theirs)
 
 
 def lost(result):
@@ -152,11 +152,11 @@ def test_other_results_are_a_reason(fault, number):
     fault(ours[number])
     if torch.equal(ours[number].nan_to_num(), theirs[number].nan_to_num()):
         pytest.skip("the fault changes nothing here")
-    assert f"result {number} is off by" in disagreement(graph, given, ours, theirs)
+    assert f"result {number} is off by" in mismatch(graph, given, ours, theirs)
 
 
 def test_what_may_be_off_by_an_error_may_be():
     graph, given, theirs = of(lambda x: (net(x),), torch.rand(40, 300))
     ours = [theirs[0] * 1.001]
-    assert disagreement(graph, given, ours, theirs)
-    assert not disagreement(graph, given, ours, theirs, error=1e-3)
+    assert mismatch(graph, given, ours, theirs)
+    assert not mismatch(graph, given, ours, theirs, error=1e-3)

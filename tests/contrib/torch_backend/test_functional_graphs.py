@@ -14,11 +14,11 @@ from autotune.contrib.torch_backend import backend  # noqa: E402
 from autotune.contrib.torch_backend.dynamo_graphs import UnkeyedError, key_of_graph, name_of, text_of  # noqa: E402
 from autotune.contrib.torch_backend.functional_graphs import (  # noqa: E402
     FunctionalGraph,
-    NotPlainError,
-    keep_functional,
+    NotSerializableError,
+    graph_as_json,
     read_functional,
     same,
-    written,
+    write_functional,
 )
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -192,7 +192,7 @@ def graph_of(op, *arguments, **named):
 def test_arguments_are_read_as_they_were_written(arguments, tmp_path):
     named = {"dtype": torch.bfloat16, "device": torch.device("cpu"), "memory_format": torch.channels_last}
     found = graph_of(torch.ops.aten.add.Tensor, *arguments, **named)
-    keep_functional(tmp_path / "graph", found)
+    write_functional(tmp_path / "graph", found)
     read = read_functional(tmp_path / "graph")
     assert same(read, found)
     (node,) = [each for each in read.module.graph.nodes if each.op == "call_function"]
@@ -201,8 +201,8 @@ def test_arguments_are_read_as_they_were_written(arguments, tmp_path):
 
 @pytest.mark.parametrize("op", [torch.ops.higher_order.cond, torch.relu, math.floor])
 def test_graphs_of_other_ops_are_not_written(op):
-    with pytest.raises(NotPlainError):
-        written(graph_of(op))
+    with pytest.raises(NotSerializableError):
+        graph_as_json(graph_of(op))
 
 
 def mine(x):

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from autotune.contrib.torch_backend.indices import LEFT, bounds_in, leave_doubtful  # noqa: E402
+from autotune.contrib.torch_backend.indices import EXCLUDED, bounds_in, exclude_unsafe  # noqa: E402
 
 TABLE, INDICES = torch.randn(8, 4), torch.tensor([0, 2, 1])
 
@@ -17,9 +17,9 @@ def left(function, *given, constants=()):
     module = make_fx(function, tracing_mode="fake")(*tensors)
     graph = module.graph
     kinds = ["" for _ in given] + ["constant" for _ in constants]
-    leave_doubtful(graph, kinds, tensors)
-    names = {str(node.target) for node in graph.nodes if LEFT in node.meta}
-    assert not {n.name for n in graph.nodes if n.op == "placeholder" and LEFT in n.meta}
+    exclude_unsafe(graph, kinds, tensors)
+    names = {str(node.target) for node in graph.nodes if EXCLUDED in node.meta}
+    assert not {n.name for n in graph.nodes if n.op == "placeholder" and EXCLUDED in n.meta}
     held = [node for node in graph.nodes if node.op == "placeholder"][len(given) :]
     return names, bounds_in(graph, dict(zip(held, constants, strict=True)))
 

@@ -17,9 +17,9 @@ from torch import nn  # noqa: E402
 
 import autotune as at  # noqa: E402
 from autotune.bundles import call  # noqa: E402
-from autotune.contrib.torch_backend.calls import MadeOf  # noqa: E402
+from autotune.contrib.torch_backend.calls import DerivedValues  # noqa: E402
 from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
-from autotune.contrib.torch_backend.regions import SAID, BackendWarning, allowed_error  # noqa: E402
+from autotune.contrib.torch_backend.regions import WARNED, BackendWarning, allowed_error  # noqa: E402
 from autotune.core.errors import CompileError, PayloadError, RefusedModelError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("warm_program_converters")
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("warm_program_converters")
 @pytest.fixture(autouse=True)
 def inference():
     torch._dynamo.reset()
-    SAID.clear()
+    WARNED.clear()
     torch.manual_seed(0)
     with torch.no_grad(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", BackendWarning)
@@ -718,7 +718,7 @@ def test_exported_programs_and_programs_that_are_kept(monkeypatch):
     exported = torch.export.export(net, (x,))
     assert_close(at.torch.compile(exported)(x), net(x))
     torch._dynamo.reset()
-    monkeypatch.setattr("autotune.contrib.torch_backend.making.import_model", None)  # it is not imported again
+    monkeypatch.setattr("autotune.contrib.torch_backend.region_compiler.import_model", None)  # it is not imported again
     assert program_of.__module__ == "autotune.contrib.torch_backend.programs"
     assert_close(at.torch.compile(exported)(x), net(x))
 
@@ -779,7 +779,7 @@ def test_a_store_that_cannot_be_written_is_refused_in_one_line(tmp_path, trials)
 def test_a_folder_without_room_is_told_in_one_line(trials, tmp_path, inference, monkeypatch):
     """PyTorch ends the process where it cannot write a program."""
     full = shutil.disk_usage(tmp_path)._replace(free=1 << 10)
-    monkeypatch.setattr("autotune.contrib.torch_backend.making.shutil.disk_usage", lambda folder: full)
+    monkeypatch.setattr("autotune.contrib.torch_backend.region_compiler.shutil.disk_usage", lambda folder: full)
     net, x = nn.Linear(4, 5), torch.randn(2, 4)
     ours = torch.compile(net, backend="autotune", options={"store": str(tmp_path), "trials": trials})
     assert_close(ours(x), net(x))
@@ -795,11 +795,12 @@ def test_a_process_that_starts_from_kept_programs_imports_no_importer_and_no_sea
         "net, x = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU()).eval(), torch.randn(3, 12); "
         f"ours = torch.compile(net, backend='autotune', options={{'store': {str(tmp_path)!r}}}); "
         "torch.set_grad_enabled(False); assert torch.allclose(ours(x), net(x), atol=1e-5); "
-        "heavy = {'torch_mlir', 'optuna', 'pandas', 'autotune.store.bundle', 'autotune.contrib.torch_backend.making'}; "
+        "heavy = {'torch_mlir', 'optuna', 'pandas', 'autotune.store.bundle', "
+        "'autotune.contrib.torch_backend.region_compiler'}; "
         "print(sorted(heavy & {*sys.modules}))"
     )
     runs = [subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True) for _ in "12"]
-    assert "'autotune.contrib.torch_backend.making'" in runs[0].stdout
+    assert "'autotune.contrib.torch_backend.region_compiler'" in runs[0].stdout
     assert runs[1].stdout == "[]\n"
 
 
@@ -812,12 +813,12 @@ def test_a_region_that_is_refused_is_not_tried_again(inference, tmp_path, monkey
         return torch.compile(lambda x: x * 2 + 1, backend="autotune", options={"store": tmp_path})
 
     x, said = torch.randn(4, 3), "runs as PyTorch runs it: it cannot be imported: it is refused"  # in every process
-    monkeypatch.setattr("autotune.contrib.torch_backend.making.import_model", refuse)
+    monkeypatch.setattr("autotune.contrib.torch_backend.region_compiler.import_model", refuse)
     assert_close(ours()(x), x * 2 + 1)
     (refused,) = tmp_path.glob("*.refused")
     assert "it cannot be imported: it is refused" in refused.read_text()
-    monkeypatch.setattr("autotune.contrib.torch_backend.making.make_program", None)
-    SAID.clear()
+    monkeypatch.setattr("autotune.contrib.torch_backend.region_compiler.make_program", None)
+    WARNED.clear()
     assert_close(ours()(x), x * 2 + 1)
     first, second = sentences(inference)
     assert first.endswith(said)
@@ -835,13 +836,13 @@ def test_a_search_is_kept(tmp_path):
 
 def test_values_are_made_again_of_tensors_that_changed():
     made = []
-    values = MadeOf(lambda tensors: made.append(1) or tensors[0].sum().item())
+    values = DerivedValues(lambda tensors: made.append(1) or tensors[0].sum().item())
     tensor = torch.ones(3)
-    assert [values.of([tensor]), values.of([tensor])] == [3, 3]
+    assert [values.get([tensor]), values.get([tensor])] == [3, 3]
     tensor.add_(1)
-    assert values.of([tensor]) == 6
+    assert values.get([tensor]) == 6
     tensor.data = torch.zeros(3)
-    assert values.of([tensor]) == 0
+    assert values.get([tensor]) == 0
     assert len(made) == 3
 
 

@@ -31,9 +31,9 @@ from autotune.bundles.call import compile_candidate, compile_default
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.program import PACKED_ENTRY, CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
-from autotune.contrib.torch_backend.kept import Kept, KeptArgument, keep
+from autotune.contrib.torch_backend.cached_programs import CachedProgram, ProgramArgument, write_program
 from autotune.contrib.torch_backend.options import BackendOptions, check_store, unwritable
-from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error, say_once
+from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error, warn_once
 from autotune.core.errors import OptionError, PayloadError, RefusedModelError
 from autotune.core.host.files import why_refused
 from autotune.core.host.machine import this_machine
@@ -46,16 +46,16 @@ from autotune.tuning.half_results import family_as_typed
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload
 
-WEIGHT = re.compile(r"p_w(\d+)(.*)")  # what `to_exported` calls weights, and what the importer adds for those it makes
+WEIGHT = re.compile(r"p_w(\d+)(.*)")  # name by `to_exported`, and the importer's suffix for a derived weight
 PREFIX = {"weight": "p_", "constant": "b_", "": ""}
-MORE_ROOM = 1 << 20  # bytes of a saved program beside its weights
+METADATA_BYTES = 1 << 20  # bytes of a saved program besides its weights
 SAVING = threading.Lock()  # PyTorch refuses to save a program while another thread does
 RANK = {"weight": 0, "constant": 1, "": 2}  # parameters, buffers, then inputs, as `torch.export` orders them
 
 
 def make_program(
     region: GraphRegion, tensors: Sequence[torch.Tensor | None], options: BackendOptions, key: str
-) -> Kept:
+) -> CachedProgram:
     """Compile the program of a region and cache it under its key; arguments and errors are those of `program_of`."""
     program = to_exported(region, tensors)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
@@ -93,7 +93,7 @@ def check_room(folder: Path, program: ExportedProgram) -> None:
     Raises:
         OptionError: There is not enough space.
     """
-    needed = MORE_ROOM + sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict.values())
+    needed = METADATA_BYTES + sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict.values())
     if (free := shutil.disk_usage(folder).free) < needed:
         raise OptionError(
             f"{folder} must have room for {needed} bytes of a program, {free} are free; "
@@ -101,7 +101,7 @@ def check_room(folder: Path, program: ExportedProgram) -> None:
         )
 
 
-def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key: str) -> Kept:
+def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key: str) -> CachedProgram:
     """Compile an imported region, after a search if the options request trials, and cache it.
 
     Raises:
@@ -120,9 +120,9 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
         keeper = NoteKeeper()
         program = compile_default(payload, this_machine(options.threads), choose, keeper)
         for note in keeper.notes:
-            say_once(f"backend autotune: {note}")
+            warn_once(f"backend autotune: {note}")
     arguments, constants = arguments_of(region, payload, model, program)
-    return keep(
+    return write_program(
         options.folder / key,
         arguments,
         program.weights,
@@ -136,40 +136,42 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
 
 def arguments_of(
     region: GraphRegion, payload: Payload, model: ImportedModel, program: CompiledProgram
-) -> tuple[list[KeptArgument], dict[str, Array]]:
+) -> tuple[list[ProgramArgument], dict[str, Array]]:
     """Return the arguments of a program in order, and the values of constants by name.
 
     Raises:
         RefusedModelError: The payload has other results than the region, or holds a value derived from a weight, which
             would be stale when the weight changes.
     """
-    inputs = iter([number for number, held in enumerate(region.held) if not held])
-    weights = [number for number, held in enumerate(region.held) if held == "weight"]
+    inputs = iter([number for number, kind in enumerate(region.kinds) if not kind])
+    weights = [number for number, kind in enumerate(region.kinds) if kind == "weight"]
     results = iter(range(len(region.results)))
     values = payload.make_inputs(0)
-    found, constants = [], dict[str, Array]()
+    arguments, constants = [], dict[str, Array]()
     for argument, imported in zip(payload.arguments, model.arguments, strict=True):
-        shape, kind, named = argument.shape, argument.dtype, WEIGHT.fullmatch(imported.name)
+        shape, dtype, weight_match = argument.shape, argument.dtype, WEIGHT.fullmatch(imported.name)
         if argument.role == "output":
-            found.append(KeptArgument("output", next(results), shape, kind))
+            arguments.append(ProgramArgument("output", next(results), shape, dtype))
         elif argument.role == "input":
-            found.append(KeptArgument("input", next(inputs), shape, kind, accepts=argument.accepts))
-        elif named is not None and named[2]:
+            arguments.append(ProgramArgument("input", next(inputs), shape, dtype, accepts=argument.accepts))
+        elif weight_match is not None and weight_match[2]:
             raise RefusedModelError(f"a weight must be read as it is, {imported.name} is made of one")
-        elif named is not None:
-            number = weights[int(named[1])]
-            found.append(KeptArgument("weight", number, shape, kind, order=imported.order, split=imported.split))
+        elif weight_match is not None:
+            number = weights[int(weight_match[1])]
+            arguments.append(
+                ProgramArgument("weight", number, shape, dtype, order=imported.order, split=imported.split)
+            )
         else:
             constants[argument.name] = values[argument.name]
-            found.append(KeptArgument("constant", len(constants) - 1, shape, kind, name=argument.name))
-    check_types(region, found)
+            arguments.append(ProgramArgument("constant", len(constants) - 1, shape, dtype, name=argument.name))
+    check_types(region, arguments)
     for number, weight in enumerate(program.weights):
-        added = weight.argument(payload.arguments[weight.source])
-        found.append(KeptArgument("panels", number, added.shape, added.dtype))
-    return found, constants
+        panel = weight.argument(payload.arguments[weight.source])
+        arguments.append(ProgramArgument("panels", number, panel.shape, panel.dtype))
+    return arguments, constants
 
 
-def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
+def check_types(region: GraphRegion, arguments: Sequence[ProgramArgument]) -> None:
     """Check that the arguments of a program have the same sizes in bytes as PyTorch's tensors.
 
     Raises:
@@ -177,8 +179,8 @@ def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
     """
     tensors: Mapping[str, Sequence[torch.Tensor]] = {
         "output": region.results,
-        "input": (given := [node.meta["val"] for node in region.placeholders]),
-        "weight": given,
+        "input": (inputs := [node.meta["val"] for node in region.placeholders]),
+        "weight": inputs,
     }
     for each in arguments:
         if each.source not in tensors:
@@ -198,26 +200,26 @@ def to_exported(region: GraphRegion, tensors: Sequence[torch.Tensor | None]) -> 
         tensors: Tensor of each placeholder; `None` for varying inputs.
     """
     graph, copies, specs = Graph(), {}, []
-    mode = FakeTensorMode()  # of its own: Dynamo's knows guards on the user's names
+    mode = FakeTensorMode()  # a separate one: Dynamo's has guards on the user's names
     state: dict[str, torch.Tensor] = {}
-    given = []
-    placeholders = list(zip(region.placeholders, region.held, tensors, strict=True))
+    examples = []
+    placeholders = list(zip(region.placeholders, region.kinds, tensors, strict=True))
     counts = dict.fromkeys(RANK, 0)
-    for node, held, tensor in sorted(placeholders, key=lambda each: RANK[each[1]]):
-        number, counts[held] = counts[held], counts[held] + 1
-        name = {"weight": f"w{number}", "constant": f"c{number}", "": f"x{number}"}[held]
-        copies[node] = copy = graph.placeholder(PREFIX[held] + name)
+    for node, kind, tensor in sorted(placeholders, key=lambda each: RANK[each[1]]):
+        number, counts[kind] = counts[kind], counts[kind] + 1
+        name = {"weight": f"w{number}", "constant": f"c{number}", "": f"x{number}"}[kind]
+        copies[node] = copy = graph.placeholder(PREFIX[kind] + name)
         copy.meta["val"] = like(mode, node.meta["val"])
         argument = TensorArgument(copy.name)
         plain = tensor.detach().contiguous() if tensor is not None else None
-        if held == "weight":
+        if kind == "weight":
             state[name] = nn.Parameter(plain, requires_grad=False)
             specs.append(InputSpec(InputKind.PARAMETER, argument, name))
-        elif held == "constant":
+        elif kind == "constant":
             state[name] = plain
             specs.append(InputSpec(InputKind.BUFFER, argument, name, persistent=True))
         else:
-            given.append(example_of(node, plain))
+            examples.append(example_of(node, plain))
             specs.append(InputSpec(InputKind.USER_INPUT, argument, None))
     for node in region.graph.nodes:
         if node.op == "call_function":
@@ -225,30 +227,30 @@ def to_exported(region: GraphRegion, tensors: Sequence[torch.Tensor | None]) -> 
             copies[node].meta = {"val": tree_map(partial(like, mode), node.meta["val"])}
     results = tuple(copies[node] for node in region.graph.output_node().args[0])
     graph.output(results)
-    written = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in results]
-    taken, gives = tree_flatten((tuple(given), {}))[1], tree_flatten(results)[1]
-    calls = [ModuleCallEntry("", ModuleCallSignature([], [], taken, gives))]
+    output_specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in results]
+    in_spec, out_spec = tree_flatten((tuple(examples), {}))[1], tree_flatten(results)[1]
+    calls = [ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))]
     return ExportedProgram(
         GraphModule(nn.Module(), graph),
         graph,
-        ExportGraphSignature(specs, written),
+        ExportGraphSignature(specs, output_specs),
         state,
         {},
         calls,
-        (tuple(given), {}),
+        (tuple(examples), {}),
         {},
     )
 
 
 def example_of(node: Node, tensor: torch.Tensor | None) -> torch.Tensor:
-    """Return an example input of a program: given integers if they are known, else zeros."""
+    """Return an example input of a program: the integers if they are known, else zeros."""
     value = node.meta["val"]
     if tensor is not None and not value.is_floating_point():
         return tensor.clone()
     return torch.zeros(tuple(value.shape), dtype=value.dtype, device="cpu")
 
 
-def like(mode: FakeTensorMode, value: Any) -> Any:  # noqa: ANN401 - what a node gives
+def like(mode: FakeTensorMode, value: Any) -> Any:  # noqa: ANN401 - results of a node
     """Convert a tensor to a fake tensor of the same sizes, strides and element type; keep other values."""
     if not isinstance(value, torch.Tensor):
         return value

@@ -1,7 +1,7 @@
 """Disk cache of programs: object code and a description of its arguments, by key; read as plain data, not pickle.
 
     store/KEY/program.json, program.o, constants.safetensors      store/KEY.json: ops of a graph that PyTorch runs
-    store/KEY/checked: its results were PyTorch's                 store/KEY.refused: why a region is no program
+    store/KEY/checked: its results were PyTorch's                 store/KEY.refused: why a region cannot be compiled
     store/KEY.SEARCHED.ERROR.refused: why the program of a search and an error is not used
 
 Entries that are damaged, of another format or of another machine are ignored and compiled again.
@@ -24,25 +24,25 @@ from autotune.core.host.files import read_file
 from autotune.core.host.whole_file import write_file
 from autotune.core.payload import DTYPES, Array
 
-FORMAT = 2  # 2: constants in the order of their indices; where that was another one than of memory, 1 had them mixed up
+FORMAT = 2  # 2: constants in row-major order; 1 had them wrong if their memory was in another order
 PROGRAM, CODE, CONSTANTS, CHECKED = "program.json", "program.o", "constants.safetensors", "checked"
 MOST_JSON, MOST_CODE, MOST_CONSTANTS, MOST_REFUSAL = 16 << 20, 256 << 20, 8 << 30, 1 << 16
 Source = Literal["input", "weight", "constant", "panels", "output"]
 
 
 @dataclass(frozen=True)
-class KeptArgument:
-    """An argument of a program, in the order in which it takes them.
+class ProgramArgument:
+    """Argument of a program.
 
     Attributes:
-        source: What it is given: an input or weight of the region, a constant, panels of a weight, or a result.
-        number: Which one: of the region's tensors, of `KeptProgram.panels`, or of the results.
-        shape: Sizes as the program has them.
+        source: What is passed: an input or weight of the region, a constant, panels of a weight, or a result.
+        number: Index among its source: of the region's tensors, of `KeptProgram.panels`, or of the results.
+        shape: Sizes in the program.
         dtype: MLIR element type, one of `DTYPES`.
         name: Name of a constant.
-        order: Dimensions of the weight in the order in which the program has them; empty where it has them as they are.
-        split: Sizes of the weight with dimensions split in parts, which `order` is of; empty where none is.
-        accepts: Least whole number that an input may hold, and the one above the largest; `None` for any.
+        order: Permutation from the dimensions of the weight to those of the program; empty for the identity.
+        split: Sizes of the weight after dimensions are split, which `order` refers to; empty if none is split.
+        accepts: Half-open bounds of the integers that an input may contain; `None` for any.
     """
 
     source: Source
@@ -56,12 +56,12 @@ class KeptArgument:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its elements."""
+        """Size of the elements in bytes."""
         return prod(self.shape) * DTYPES[self.dtype].itemsize
 
 
 @dataclass(frozen=True)
-class KeptProgram:
+class ProgramDescription:
     """Description of the calling convention of object code.
 
     Attributes:
@@ -69,12 +69,12 @@ class KeptProgram:
         panels: Weights in panels.
         symbol: Name of its entry.
         searched: Candidates of the search that chose its schedules; 0 for the default ones.
-        error: What its outputs may be off.
-        sha256: Hashes of the files beside it, by name.
+        error: Allowed error of its outputs.
+        sha256: Hashes of the other files of the program, by name.
         format: Version of the format.
     """
 
-    arguments: tuple[KeptArgument, ...]
+    arguments: tuple[ProgramArgument, ...]
     panels: tuple[PanelWeight, ...]
     symbol: str
     searched: int
@@ -97,7 +97,7 @@ class KeptProgram:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class CachedProgram:
     """Cached program.
 
     Attributes:
@@ -109,28 +109,28 @@ class Kept:
     """
 
     folder: Path
-    program: KeptProgram
+    program: ProgramDescription
     code: bytes
     constants: Mapping[str, Array]
     is_checked: bool = False
 
 
-def read_kept(folder: Path) -> Kept | None:
+def read_program(folder: Path) -> CachedProgram | None:
     """Read the program in a folder; return `None` if it is missing or incomplete."""
     from safetensors.numpy import load  # heavy
 
     with suppress(OSError, ValidationError, ValueError, KeyError):
-        program = TypeAdapter(KeptProgram).validate_json(read_file(folder / PROGRAM, MOST_JSON))
+        program = TypeAdapter(ProgramDescription).validate_json(read_file(folder / PROGRAM, MOST_JSON))
         code = read_file(folder / CODE, MOST_CODE)
         data = read_file(folder / CONSTANTS, MOST_CONSTANTS)
         if program.broken_constraint() is None and hashes(code, data) == dict(program.sha256):
-            return Kept(folder, program, code, load(data), (folder / CHECKED).is_file())
+            return CachedProgram(folder, program, code, load(data), (folder / CHECKED).is_file())
     return None
 
 
-def keep(
+def write_program(
     folder: Path,
-    arguments: Sequence[KeptArgument],
+    arguments: Sequence[ProgramArgument],
     panels: Sequence[PanelWeight],
     symbol: str,
     code: bytes,
@@ -138,68 +138,68 @@ def keep(
     *,
     searched: int = 0,
     error: float = 0.0,
-) -> Kept:
+) -> CachedProgram:
     """Store a program in a folder, if that is writable, and return it."""
     from safetensors.numpy import save  # heavy
 
-    from autotune.store.bundle import replace_folder  # heavy: whatever reads bundles
+    from autotune.store.bundle import replace_folder  # heavy: it imports the reader of bundles
 
-    # NumPy's reader of such files knows no bf16: programs are given addresses, so that its bits do. Its writer takes
+    # The reader for NumPy does not support bf16, so its bits are stored; programs only need addresses. The writer takes
     # elements in the order of memory.
     plain = {name: np.ascontiguousarray(array) for name, array in constants.items()}
     data = save({name: array.view("u2") if array.dtype == DTYPES["bf16"] else array for name, array in plain.items()})
-    program = KeptProgram(tuple(arguments), tuple(panels), symbol, searched, error, hashes(code, data))
+    program = ProgramDescription(tuple(arguments), tuple(panels), symbol, searched, error, hashes(code, data))
     with suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         files = {PROGRAM: json.dumps(asdict(program), indent=1) + "\n", CODE: code, CONSTANTS: data}
         replace_folder(folder, files)
-    return Kept(folder, program, code, constants)
+    return CachedProgram(folder, program, code, constants)
 
 
-def keep_checked(kept: Kept) -> None:
+def record_checked(cached: CachedProgram) -> None:
     """Record that the results of a program agree with PyTorch's, so that no process checks again."""
-    keep_text(kept.folder / CHECKED, "")
+    write_text(cached.folder / CHECKED, "")
 
 
-def keep_wrong(kept: Kept, why: str) -> None:
+def record_wrong(cached: CachedProgram, reason: str) -> None:
     """Record that the results of a program differ from PyTorch's, and delete it."""
-    program = kept.program
-    keep_refusal(wrong_of(kept.folder, program.searched, program.error), why)
+    program = cached.program
+    record_refusal(wrong_path(cached.folder, program.searched, program.error), reason)
     with suppress(OSError):
-        (kept.folder / PROGRAM).unlink()
+        (cached.folder / PROGRAM).unlink()
 
 
-def refusal_of(folder: Path) -> Path:
-    """The file that says why a region is no program, beside the folder of its program."""
+def refusal_path(folder: Path) -> Path:
+    """Return the path of the reason why a region cannot be compiled, beside the folder of its program."""
     return folder.with_name(f"{folder.name}.refused")
 
 
-def wrong_of(folder: Path, searched: int, error: float) -> Path:
-    """The file that says why a region's program is not used: other schedules and another error make another program.
+def wrong_path(folder: Path, searched: int, error: float) -> Path:
+    """Return the path of the reason why a region's program is not used, which depends on schedules and error.
 
     Args:
         folder: Folder of the region's program.
         searched: Candidates of the search that chose its schedules.
-        error: What its outputs may be off.
+        error: Allowed error of its outputs.
     """
     return folder.with_name(f"{folder.name}.{searched}.{float(error)}.refused")
 
 
 def hashes(code: bytes, constants: bytes) -> dict[str, str]:
-    """Hex sha256 of the files of a program, by name."""
+    """Return the hex sha256 of the files of a program, by name."""
     return {name: hashlib.sha256(data).hexdigest() for name, data in ((CODE, code), (CONSTANTS, constants))}
 
 
 def read_uncovered(path: Path) -> frozenset[str]:
-    """Ops of a graph that PyTorch runs, as they were recorded; none where nothing was."""
+    """Read the recorded ops of a graph that PyTorch runs; none if nothing is recorded."""
     with suppress(OSError, ValidationError):
         return frozenset(TypeAdapter(list[str]).validate_json(read_file(path, MOST_JSON)))
     return frozenset()
 
 
-def keep_uncovered(path: Path, ops: frozenset[str]) -> None:
+def record_uncovered(path: Path, ops: frozenset[str]) -> None:
     """Record the ops of a graph that PyTorch runs."""
-    keep_text(path, json.dumps(sorted(ops)) + "\n")
+    write_text(path, json.dumps(sorted(ops)) + "\n")
 
 
 def read_refusal(path: Path) -> str:
@@ -209,13 +209,13 @@ def read_refusal(path: Path) -> str:
     return ""
 
 
-def keep_refusal(path: Path, why: str) -> None:
-    """Record why a region cannot be imported: each process would try again, for seconds."""
-    keep_text(path, why + "\n")
+def record_refusal(path: Path, reason: str) -> None:
+    """Record why a region cannot be imported, so that no other process tries again, which takes seconds."""
+    write_text(path, reason + "\n")
 
 
-def keep_text(path: Path, text: str) -> None:
-    """Write a text, if that can be done."""
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, if the folder is writable."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, text)

@@ -5,7 +5,7 @@ either; the importer folds them into the program. A graph result is computed in 
 it.
 
 A weight that the importer transforms, such as the kernel of a transposed convolution, is treated as a constant: its
-elements are part of the program and of its key, and the program is made again when they change.
+elements are part of the program and of its key, and the program is compiled again when they change.
 """
 
 import operator
@@ -37,19 +37,19 @@ TRANSPOSED = 6  # its position among the arguments of a convolution
 
 
 @dataclass(frozen=True, eq=False)
-class HeldApart:
+class HoistedGraph:
     """Graph without the computations that depend on weights only.
 
     Attributes:
-        graph: Remaining graph; its placeholders are those of the original, then the results of `held`.
+        graph: Remaining graph; its placeholders are those of the original, then the results of `hoisted`.
         kinds: Kind of each placeholder: ``"weight"``, ``"constant"``, or ``""`` for a varying input.
-        held: Module that computes the hoisted values from the weights at `sources`; `None` if there are none.
-        sources: Indices of the placeholders that `held` reads.
+        hoisted: Module that computes the hoisted values from the weights at `sources`; `None` if there are none.
+        sources: Indices of the placeholders that `hoisted` reads.
     """
 
     graph: Graph
     kinds: tuple[str, ...]
-    held: GraphModule | None
+    hoisted: GraphModule | None
     sources: tuple[int, ...]
 
 
@@ -58,7 +58,7 @@ def is_random(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
-def remade(graph: Graph) -> set[Node]:
+def transformed_weights(graph: Graph) -> set[Node]:
     """Return the nodes that the importer transforms if they are weights: operands of transposed convolutions.
 
     `payload.importers.pt2_phases` writes these as dense ones, by other kernels and biases.
@@ -68,58 +68,60 @@ def remade(graph: Graph) -> set[Node]:
     return {each for node in transposed for each in node.args[1:3] if isinstance(each, Node)}
 
 
-def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
+def split(original: Graph, kinds: Sequence[str]) -> HoistedGraph:
     """Split the computations that depend on weights only off a graph.
 
     Args:
-        whole: Functional graph; it is not changed.
-        kinds: Kinds of its placeholders, as in `HeldApart`.
+        original: Functional graph; it is not changed.
+        kinds: Kinds of its placeholders, as in `HoistedGraph`.
     """
     graph = Graph()
-    graph.output(graph.graph_copy(whole, {}))
+    graph.output(graph.graph_copy(original, {}))
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    varying = weights_under(graph, dict(zip(placeholders, kinds, strict=True))) - given_out(graph)
+    dependent = weight_dependent(graph, dict(zip(placeholders, kinds, strict=True))) - aliases_of_results(graph)
     last = placeholders[-1] if placeholders else None
-    taken = [node for node in graph.nodes if is_taken(node, varying)]
-    if not taken:
-        return HeldApart(graph, tuple(kinds), None, ())
-    held, sources = extract(graph, taken, placeholders)
-    for number, node in enumerate(taken):
+    hoisted = [node for node in graph.nodes if is_hoisted(node, dependent)]
+    if not hoisted:
+        return HoistedGraph(graph, tuple(kinds), None, ())
+    module, sources = extract(graph, hoisted, placeholders)
+    for number, node in enumerate(hoisted):
         with graph.inserting_after(last):
             last = graph.placeholder(f"held{number}")
         last.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(last)
     graph.eliminate_dead_code()
-    fixed = remade(graph)
+    transformed = transformed_weights(graph)
     computed = [each for each in graph.nodes if each.op == "placeholder"][len(kinds) :]
-    return HeldApart(graph, (*kinds, *("" if each in fixed else "weight" for each in computed)), held, sources)
+    return HoistedGraph(
+        graph, (*kinds, *("" if each in transformed else "weight" for each in computed)), module, sources
+    )
 
 
-def weights_under(graph: Graph, kinds: dict[Node, str]) -> set[Node]:
+def weight_dependent(graph: Graph, kinds: dict[Node, str]) -> set[Node]:
     """Return the nodes that depend on weights and on no varying input."""
-    free, found = set[Node](), set[Node]()
+    independent, dependent = set[Node](), set[Node]()
     for node in graph.nodes:
         if node.op == "placeholder":
-            (found if kinds[node] == "weight" else free if kinds[node] else set()).add(node)
+            (dependent if kinds[node] == "weight" else independent if kinds[node] else set()).add(node)
         elif node.op in {"call_function", "get_attr"} and not is_random(node):
             below = node.all_input_nodes
-            if all(each in free or each in found for each in below):
-                (found if any(each in found for each in below) else free).add(node)
-    return found | {node for node in free if any(user in found for user in node.users)}
+            if all(each in independent or each in dependent for each in below):
+                (dependent if any(each in dependent for each in below) else independent).add(node)
+    return dependent | {node for node in independent if any(user in dependent for user in node.users)}
 
 
-def given_out(graph: Graph) -> set[Node]:
+def aliases_of_results(graph: Graph) -> set[Node]:
     """Return the operations whose results may share elements with a result of the graph."""
-    found, stack = set[Node](), list(graph.output_node().all_input_nodes)
+    aliases, stack = set[Node](), list(graph.output_node().all_input_nodes)
     while stack:
         node = stack.pop()
-        if node.op == "call_function" and node not in found:
-            found.add(node)
-            stack.extend(node.all_input_nodes if gives_elements_on(node) else ())
-    return found
+        if node.op == "call_function" and node not in aliases:
+            aliases.add(node)
+            stack.extend(node.all_input_nodes if may_alias(node) else ())
+    return aliases
 
 
-def gives_elements_on(node: Node) -> bool:
+def may_alias(node: Node) -> bool:
     """Return whether the result of an operation may alias its operands."""
     if node.target in VIEWS or node.target is operator.getitem:
         return True
@@ -127,11 +129,13 @@ def gives_elements_on(node: Node) -> bool:
     return any(each.alias_info is not None for each in getattr(schema, "arguments", ()))
 
 
-def is_taken(node: Node, held: set[Node]) -> bool:
+def is_hoisted(node: Node, dependent: set[Node]) -> bool:
     """Return whether a value is to be hoisted: the remaining graph uses it, and it is not a view of a weight."""
-    if node.op != "call_function" or node not in held or all(user in held for user in node.users):
+    if node.op != "call_function" or node not in dependent or all(user in dependent for user in node.users):
         return False
-    if not isinstance(node.meta.get("val"), torch.Tensor) or not any(each in held for each in node.all_input_nodes):
+    if not isinstance(node.meta.get("val"), torch.Tensor) or not any(
+        each in dependent for each in node.all_input_nodes
+    ):
         return False
     return not is_view(node)
 
@@ -143,9 +147,9 @@ def is_view(node: Node) -> bool:
     return bool(node.op == "placeholder")
 
 
-def extract(graph: Graph, wanted: Sequence[Node], placeholders: Sequence[Node]) -> tuple[GraphModule, tuple[int, ...]]:
+def extract(graph: Graph, outputs: Sequence[Node], placeholders: Sequence[Node]) -> tuple[GraphModule, tuple[int, ...]]:
     """Return a module that computes some nodes, and the indices of the placeholders that it reads."""
-    needed, stack = set[Node](), list(wanted)
+    needed, stack = set[Node](), list(outputs)
     while stack:
         node = stack.pop()
         if node not in needed:
@@ -155,6 +159,6 @@ def extract(graph: Graph, wanted: Sequence[Node], placeholders: Sequence[Node]) 
     for node in graph.nodes:
         if node in needed:
             copies[node] = part.node_copy(node, copies.__getitem__)
-    part.output(tuple(copies[node] for node in wanted))
+    part.output(tuple(copies[node] for node in outputs))
     sources = tuple(number for number, node in enumerate(placeholders) if node in needed)
     return GraphModule(torch.nn.Module(), part), sources
