@@ -14,12 +14,12 @@ from autotune.core.space import Config, Knob
 from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import cut
+from schedules.matmul_space import BYTES
 from schedules.moves import Script
 from schedules.single_op import SingleOp
 
 SIDES = (4, 8, 16)
 BLOCKS = (0, 64, 128, 256)  # columns of the result that are written before the next; 0 for all
-BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,8 @@ class Transpose(SingleOp):
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Return the knobs for the side of a square tile, and beyond L2 for the columns of a block of the result."""
-        blocks = tuple(block for block in BLOCKS if block < task.root.nest.sizes[-1])
-        block = [Knob("block", blocks)] if is_beyond_l2(task, machine) and len(blocks) > 1 else []
-        return (Knob("side", SIDES), *block)
+        blocks = blocks_of(task, machine)
+        return (Knob("side", SIDES), *([Knob("block", blocks)] if blocks else []))
 
     def values(self, task: Task, machine: Machine) -> Config:
         """Return squares of 8 x 8, in blocks beyond L2 if what a block reads stays there.
@@ -45,12 +44,12 @@ class Transpose(SingleOp):
         Larger squares would not stay in registers. A square reads half of a cache line of each of its rows; the next
         row of squares reads the other half.
         """
-        columns, rows = BLOCKS[-1], task.root.nest.sizes[task.root.turned or 0]
+        blocks, rows = blocks_of(task, machine), task.root.nest.sizes[task.root.turned or 0]
         values: Config = {"side": SIDES[1]}
-        if all(knob.name != "block" for knob in self.knobs(task, machine)):
+        if not blocks:
             return values
-        stays = BYTES * rows * columns <= machine.l2_bytes // 2 and columns < task.root.nest.sizes[-1]
-        return {**values, "block": columns if stays else 0}
+        stays = BLOCKS[-1] in blocks and BYTES * rows * BLOCKS[-1] <= machine.l2_bytes // 2
+        return {**values, "block": BLOCKS[-1] if stays else 0}
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Tile an op into squares, and the leftovers into smaller ones."""
@@ -74,9 +73,11 @@ class Transpose(SingleOp):
                 moves.vectorize(script, square)
 
 
-def is_beyond_l2(task: Task, machine: Machine) -> bool:
-    """Return whether what an op reads and writes exceeds L2."""
-    return 2 * BYTES * prod(task.root.nest.sizes) > machine.l2_bytes
+def blocks_of(task: Task, machine: Machine) -> tuple[int, ...]:
+    """Return the valid columns of a block; empty if all that the op accesses fits L2, or if blocks are too wide."""
+    sizes = task.root.nest.sizes
+    blocks = tuple(block for block in BLOCKS if block < sizes[-1])
+    return blocks if 2 * BYTES * prod(sizes) > machine.l2_bytes and len(blocks) > 1 else ()
 
 
 TRANSPOSE = Transpose()

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from autotune.core.errors import ScheduleError
-from autotune.core.host.matrix_unit import ROWS, cpu_flags, why_no_tiles
+from autotune.core.host.matrix_unit import ROWS, cpu_flags, lacking_flags, why_no_tiles
 from autotune.core.payload import Array
 
 DOTS = ("dots", 4)  # name and version of the rewrite that generates such products
@@ -207,9 +207,7 @@ class Precision:
         """Sentence on what this CPU lacks for the precision; empty if nothing."""
         if self.by_tiles:
             return why_no_tiles()
-        if self.flag in cpu_flags():
-            return ""
-        return f"{self.name} needs a CPU with {self.flag}, which this one lacks"
+        return lacking_flags(self.name, [self.flag], cpu_flags())
 
 
 LARGEST = 2**15 - 1  # of i16

@@ -85,7 +85,7 @@ class OpByOp:
         from torch.utils._pytree import tree_flatten, tree_unflatten  # noqa: PLC0415
 
         flat, tree = tree_flatten((node.args, node.kwargs))
-        given = [self._known[each] for each in flat if is_node(each)]
+        operands = [self._known[each] for each in flat if is_node(each)]
         values = [self._known[each].meta["val"] if is_node(each) else each for each in flat]
         key = (node.target, str(tree), tuple(map(described, values)))
         if key not in self._traced:
@@ -100,7 +100,7 @@ class OpByOp:
                 self._traced[key] = traced(call, tensors, self._table)
         graph, copies = self._traced[key], dict["Node", "Node"]()
         source = {"from_node": [NodeSource(node, "decomposition")], "nn_module_stack": node.meta.get("nn_module_stack")}
-        placeholders = iter(given)
+        placeholders = iter(operands)
         for each in graph.nodes:
             if each.op == "placeholder":
                 copies[each] = next(placeholders)

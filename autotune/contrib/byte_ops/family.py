@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autotune.contrib.byte_ops.marks import BYTE_OPS
 from autotune.core.host.machine import Machine
-from autotune.core.host.matrix_unit import cpu_flags
+from autotune.core.host.matrix_unit import cpu_flags, lacking_flags
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config
 from autotune.core.task import Task
@@ -31,8 +31,7 @@ class ByteOps(SingleOp):
     @property
     def lacking(self) -> str:
         """Message on the CPU flags that this CPU lacks; empty if none."""
-        missing = " and ".join(sorted(self.flags - cpu_flags()))
-        return f"{self.name} needs a CPU with {missing}, which this one lacks" if missing else ""
+        return lacking_flags(self.name, self.flags, cpu_flags())
 
     def runs_on(self, machine: Machine) -> bool:
         """Return whether the machine has vectors of 512 bits."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from autotune.contrib.byte_ops.marks import BYTE_OPS, PACKS, PACKS_BYTES
 from autotune.core.host.machine import Machine
-from autotune.core.host.matrix_unit import cpu_flags
+from autotune.core.host.matrix_unit import cpu_flags, lacking_flags
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config
 from autotune.core.task import Task
@@ -29,8 +29,7 @@ class BytePacks(Vectorize):
     @property
     def lacking(self) -> str:
         """Message on the CPU flag that this CPU lacks; empty if none."""
-        message = f"{self.name} needs a CPU with {PACKS_BYTES}, which this one lacks"
-        return "" if PACKS_BYTES in cpu_flags() else message
+        return lacking_flags(self.name, [PACKS_BYTES], cpu_flags())
 
     def runs_on(self, machine: Machine) -> bool:
         """Return whether the machine has vectors of 512 bits."""

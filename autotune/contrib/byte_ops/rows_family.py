@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from autotune.contrib.byte_ops.marks import BYTE_OPS, EXP, MULTIPLIES, PACKS, PACKS_BYTES, SUMS
 from autotune.core.host.machine import Machine
-from autotune.core.host.matrix_unit import cpu_flags
+from autotune.core.host.matrix_unit import cpu_flags, lacking_flags
 from autotune.core.ops.op import Op
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Space
@@ -37,8 +37,7 @@ class ByteRows(Fused):
     @property
     def lacking(self) -> str:
         """Message on the CPU flags that this CPU lacks; empty if none."""
-        missing = " and ".join(sorted(FLAGS - cpu_flags()))
-        return f"{self.name} needs a CPU with {missing}, which this one lacks" if missing else ""
+        return lacking_flags(self.name, FLAGS, cpu_flags())
 
     @property
     def writer(self) -> type[FusedWriter]:

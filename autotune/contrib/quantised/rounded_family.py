@@ -25,7 +25,7 @@ from autotune.contrib.quantised.by_columns import ByOwnCode, column_loop, dividi
 from autotune.contrib.quantised.family import BLOCKS, UNROLLS, tile_knobs
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
-from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
+from autotune.core.host.matrix_unit import cpu_flags, lacking_flags, why_no_tiles
 from autotune.core.precision import TILE_BF16
 from autotune.core.scripts.marks import BY_TILES, ZEROS
 from autotune.core.space import Config, Constraint, Knob, Space, largest_up_to
@@ -67,7 +67,7 @@ class BlockDots(RoundedBlocks):
     @property
     def lacking(self) -> str:
         """CPU feature that this machine lacks; empty if none."""
-        return "" if FLAG in cpu_flags() else f"{self.name} needs a CPU with {FLAG}, which this one lacks"
+        return lacking_flags(self.name, [FLAG], cpu_flags())
 
     def covers(self, task: Task) -> bool:
         """Return whether family ``blocks`` covers the task."""

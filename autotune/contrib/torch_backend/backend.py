@@ -33,7 +33,7 @@ from autotune.core.errors import OptionError
 
 MOST_SIZES = 64  # maximum number of compiled sizes per graph
 # What an op that takes a number raises for a tensor of it: PyTorch's own, such as `torch.full`, and ops of libraries.
-TAKES_A_NUMBER = (DataDependentOutputException, RuntimeError, TypeError)
+TAKES_A_NUMBER = (RuntimeError, TypeError)
 WRITTEN_INPUT = "InputMutationAOTOutput"  # PyTorch's descriptor of a result that is the new value of an input
 
 

@@ -36,7 +36,7 @@ class ProgramArgument:
 
     Attributes:
         source: What is passed: an input or weight of the region, a constant, panels of a weight, or a result.
-        number: Index among its source: of the region's tensors, of `KeptProgram.panels`, or of the results.
+        number: Index among its source: of the region's tensors, of `ProgramDescription.panels`, or of the results.
         shape: Sizes in the program.
         dtype: MLIR element type, one of `DTYPES`.
         name: Name of a constant.

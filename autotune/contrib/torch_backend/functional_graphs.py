@@ -103,7 +103,7 @@ def graph_as_json(functional: FunctionalGraph) -> dict[str, Any]:
     """Convert a functional graph to JSON.
 
     Raises:
-        NotPlainError: A node calls an op that is not PyTorch's own, or a tensor is too large.
+        NotSerializableError: A node calls an op that is not PyTorch's own, or a tensor is too large.
     """
     nodes, tensors = [], {}
     for node in functional.module.graph.nodes:
@@ -118,7 +118,7 @@ def name_of(node: Node) -> str:
     """Return the name of the op or attribute of a node.
 
     Raises:
-        NotPlainError: The node calls an op that is not PyTorch's own.
+        NotSerializableError: The node calls an op that is not PyTorch's own.
     """
     if node.op in {"placeholder", "get_attr", "output"}:
         return str(node.target)
@@ -133,7 +133,7 @@ def as_json(value: object) -> Any:  # noqa: ANN401 - JSON
     """Convert an argument to JSON; a value that JSON does not have becomes a list that starts with its type.
 
     Raises:
-        NotPlainError: The value is of a type that PyTorch's ops do not take.
+        NotSerializableError: The value is of a type that PyTorch's ops do not take.
     """
     if type(value) in SCALAR_TYPES:
         return value
@@ -153,7 +153,7 @@ def type_as_json(value: object) -> Any:  # noqa: ANN401 - JSON
     """Convert the element type, sizes and strides of a node's results to JSON.
 
     Raises:
-        NotPlainError: A result is not a CPU tensor of static sizes.
+        NotSerializableError: A result is not a CPU tensor of static sizes.
     """
     if value is None:
         return None
@@ -170,7 +170,7 @@ def tensor_as_json(value: object) -> Any:  # noqa: ANN401 - JSON
     """Convert a tensor attribute to JSON: element type, sizes and bytes.
 
     Raises:
-        NotPlainError: The value is not a tensor, or it is too large.
+        NotSerializableError: The value is not a tensor, or it is too large.
     """
     if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor) or value.numel() > MOST_ELEMENTS:
         raise NotSerializableError

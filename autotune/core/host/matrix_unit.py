@@ -11,7 +11,7 @@ the environment selects that.
 import ctypes
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -86,6 +86,18 @@ def tiles_here() -> Tiles:
     if are_emulated():
         return "emulated"
     return "amx" if ask_for_tiles() else ""
+
+
+def lacking_flags(name: str, flags: Collection[str], present: Collection[str]) -> str:
+    """Return a sentence on the CPU flags that something needs and a CPU lacks; empty if it has them.
+
+    Args:
+        name: Name of what needs them.
+        flags: Needed flags, as Linux lists them.
+        present: Flags of the CPU.
+    """
+    missing = " and ".join(sorted(set(flags) - set(present)))
+    return f"{name} needs a CPU with {missing}, which this one lacks" if missing else ""
 
 
 def why_no_tiles() -> str:

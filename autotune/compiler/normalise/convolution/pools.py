@@ -56,7 +56,8 @@ class PoolAxis:
 
 def write_pools(module: ir.Module) -> None:
     """Rewrite pools of f32 with channels first, and those over transposed volumes, as element-wise ops, in place."""
-    for op in every_op(module):
+    pools = [op for op in every_op(module) if op.name in ("linalg.generic", *VOLUMES)]  # transposes may be erased
+    for op in pools:
         if axes := axes_of(op):
             op.results[0].replace_all_uses_with(write_pool(op, op.operands[0], axes, is_maximum=is_maximum_of(op)))
             op.erase()
