@@ -2,12 +2,11 @@
 
     y[o, d] = sum over e of conv(x[s d + e], w[o, e])   ->   conv of what has the planes s d + e of x as channels
 
-Only strided ones, which have no schedules as 3-D convolutions, and depthwise ones, which torch-mlir lacks, are
-rewritten. Each plane of the input is copied once for each kernel element along the depth that reads it.
+Only depthwise ones are rewritten, which torch-mlir does not import. Each plane of the input is copied once for each
+kernel element along the depth that reads it.
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +32,7 @@ def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
 
 
 def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Rewrite a 3-D convolution by a weight, strided or depthwise, as a 2-D one; return whether it was such."""
+    """Rewrite a depthwise 3-D convolution by a weight as a 2-D one; return whether it was such."""
     kernel, shape = facts.weights.get(node.input[KERNEL]), facts.shapes[node.input[0]]
     is_padded = of(node, "auto_pad", "NOTSET") != "NOTSET"
     if kernel is None or kernel.ndim != VOLUME + 2 or is_padded:
@@ -41,7 +40,7 @@ def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
     made, channels, *taps = kernel.shape
     group = of(node, "group", 1)
     strides, dilations = (of(node, name, [1] * VOLUME) for name in ("strides", "dilations"))
-    if prod(strides) == 1 and not (group > 1 and channels == 1):
+    if group == 1 or channels > 1:
         return False
     pads = of(node, "pads", [0] * 2 * VOLUME)
     sizes = [

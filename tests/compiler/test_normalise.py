@@ -8,9 +8,7 @@ from tuning_support import agrees, contraction_payload, loaded, product_of, run,
 
 import autotune as at
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
 from autotune.compiler.normalise.convolution.channels_last import use_channels_last
-from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
@@ -338,8 +336,8 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "dilated convolution": (use_channels_last, conv("5x5", "[1, 2]", "2"), "linalg.conv_2d_nchw_fchw"),
     "convolution by one place": (use_channels_last, one_place(2), "linalg.conv_2d_nchw_fchw"),
     "convolution along rows": (use_channels_last, FEW_PRODUCTS, "linalg.conv_2d_nchw_fchw"),
-    "convolution of volumes": (write_volumes_along_rows, VOLUME_WINDOWS, "linalg.conv_3d_ncdhw_fcdhw"),
-    "convolution of volumes by one place": (write_volumes_as_products, VOLUMES, "linalg.conv_3d_ncdhw_fcdhw"),
+    "convolution of volumes": (use_channels_last, VOLUME_WINDOWS, "linalg.conv_3d_ncdhw_fcdhw"),
+    "convolution of volumes by one place": (use_channels_last, VOLUMES, "linalg.conv_3d_ncdhw_fcdhw"),
     "grouped convolution": (use_channels_last, GROUPS, "linalg.conv_2d_ngchw_gfchw"),
     "growing concatenations": (begin_with_earlier, GROWING, "tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>"),
     "concatenations": (use_channels_last, concatenations(), "tensor<2x11x7x5xf32>"),

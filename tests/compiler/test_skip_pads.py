@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from tuning_support import MACHINES, agrees, compiled_tuned, loaded, run, run_tuned
 
-from autotune.compiler.ir.module import context, parse
+from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.lowering.steps import requested_rewrites
-from autotune.compiler.normalise.convolution.volumes_last import use_channels_last_in_volumes
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
@@ -124,13 +123,3 @@ def test_a_program_without_pads_does_not_ask_for_the_rewrite(tmp_path):
             unit = Unit.open(payload, default_candidate(partition(payload), this_machine()))
             asked[pads] = any(name.startswith("skip-pads@") for name in requested_rewrites(unit))
     assert asked == {(0, 0): False, (1, 1): True}
-
-
-@pytest.mark.parametrize(("filters", "is_turned"), [(16, True), (2, False), (17, False)])
-def test_volumes_are_turned_where_fewer_vectors_are_multiplied(filters, is_turned, tmp_path):
-    payload = loaded(tmp_path, convolution(16, filters, (8, 8, 12), (3, 3, 5), ((2, 2), (2, 2), (4, 4))))
-    with context():
-        module = parse(payload.text, "mine")
-        use_channels_last_in_volumes(module)
-        assert module.operation.verify()
-        assert ("conv_3d_ndhwc" in str(module)) == is_turned

@@ -1,4 +1,4 @@
-"""Convolutions over volumes of ONNX models, written as ones over planes: with steps, holes, margins and groups."""
+"""Depthwise convolutions over volumes of ONNX models, written as ones over planes: with steps, holes and margins."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_planes_give_what_volumes_do(kernel, strides, dilation, pads, groups):
     expected, left = run_onnx(model, x=x, **weights), dict(weights)
     write_planes(model, left)
     is_plane = any(len(node.attribute) and node.op_type == "Transpose" for node in model.graph.node)
-    assert is_plane == (max(strides) > 1 or channels == 1) == ("w" not in left)
+    assert is_plane == (group > 1 and channels == 1) == ("w" not in left)
     assert {tensor.name for tensor in model.graph.input} == {"x", *left}
     np.testing.assert_allclose(run_onnx(model, x=x, **left), expected, rtol=1e-4, atol=1e-4)
 
@@ -40,7 +40,7 @@ def test_a_kernel_that_is_no_weight_stays():
     pytest.importorskip("onnx")
     from payload.importers.onnx_volumes import write_planes
 
-    arrays = {"w": np.ones((2, 3, 2, 2, 2), np.float32)}
-    model = one_node_model("Conv", np.ones((1, 3, 5, 5, 5), np.float32), arrays, strides=[2, 2, 2])
+    arrays = {"w": np.ones((3, 1, 2, 2, 2), np.float32)}
+    model = one_node_model("Conv", np.ones((1, 3, 5, 5, 5), np.float32), arrays, group=3, strides=[2, 2, 2])
     write_planes(model, {})
     assert [node.op_type for node in model.graph.node] == ["Conv"]

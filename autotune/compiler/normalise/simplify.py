@@ -2,16 +2,13 @@
 
 from mlir import ir
 
-from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
 from autotune.compiler.normalise.convolution.channels_last import use_channels_last
 from autotune.compiler.normalise.convolution.conv_1d import make_convolutions_2d
 from autotune.compiler.normalise.convolution.joined_windows import read_joined_windows
 from autotune.compiler.normalise.convolution.phases import mark_phases
 from autotune.compiler.normalise.convolution.planes import read_volumes
-from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.shared_pads import share_pads
-from autotune.compiler.normalise.convolution.volumes_last import use_channels_last_in_volumes
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import gather_before_broadcast, split_argmax
@@ -48,9 +45,6 @@ SIMPLIFY = (
     mark_phases,
     share_pads,
     use_channels_last,
-    write_volumes_as_products,
-    use_channels_last_in_volumes,
-    write_volumes_along_rows,
     write_pools,
     write_windows_out,
     multiply_smaller_operands,

@@ -29,7 +29,7 @@ def join_short_rows(function: ir.OpView) -> None:
     Loops with a trip count of 1 are dropped.
     """
     for op in [op.operation for op, _ in structured_ops(function.regions[0].blocks[0])]:
-        if not is_alone(op) or not is_elementwise(op, len(op.results[0].type.shape)):
+        if not is_alone(op) or not is_elementwise(op):
             continue
         shape, maps = list(op.results[0].type.shape), indexing_maps(op)
         groups = joined_loops(shape, maps, VECTOR // narrowest(op))

@@ -3,7 +3,7 @@
     y[n, f, h, w] += K[f, c, i, j] * x[n, c, s h + d i, w + e j]
 
 Nothing is transposed. This is faster if no other window reads the result, if an element sums few products or there are
-few filters, and if rows are close to a multiple of the vector length; volumes are not transposed in any case.
+few filters, and if rows are close to a multiple of the vector length. Volumes, (n, c, d, h, w), likewise.
 """
 
 from math import ceil, prod
@@ -11,12 +11,12 @@ from math import ceil, prod
 from mlir import ir
 from mlir.dialects import arith, tensor
 
-from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.ir.values import fill_of, is_constant, maker, permutation_of, static_slice
 from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, reads
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
-from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
+from autotune.compiler.normalise.convolution.windows import WindowAxis, bias_of, steps_of, with_bias
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read
+from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
 
 LANES = 16  # assumed vector length; on machines with shorter vectors, more rows are whole vectors
 MOVED = 4.0  # cost of transposing an element, in vector multiply-adds: `docs/decisions/schedules.md`
@@ -27,20 +27,14 @@ PASSING = ("tensor.pad", "tensor.concat", "tensor.cast")
 WINDOWS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_")
 
 
-def write_volumes_along_rows(module: ir.Module) -> None:
-    """Rewrite 3-D convolutions with unit stride along rows as sums with vectors along rows, in place."""
-    convolutions = [op for op in every_op(module) if op.name == VOLUMES and is_along_rows(op)]
-    replace_ops(module, convolutions, sums_along_rows, passes=CLEAN)
-
-
 def write_along_rows(op: ir.Operation) -> ir.Value | None:
-    """Build a 2-D convolution along rows; `None` for any other operation, or if NHWC is estimated faster."""
+    """Build a convolution along rows; `None` for any other operation, or if channels last is estimated faster."""
     return sums_along_rows(op) if goes_along_rows(op) else None
 
 
 def goes_along_rows(op: ir.Operation) -> bool:
-    """Return whether an operation is a 2-D convolution that is faster along rows, if its input is not transposed."""
-    if op.name != PLANES or TOGETHER in op.attributes or not is_along_rows(op):
+    """Return whether an operation is a convolution that is faster along rows, if its input is not transposed."""
+    if op.name not in (PLANES, VOLUMES) or TOGETHER in op.attributes or not is_along_rows(op):
         return False
     return is_cheaper_along_rows(op) and not is_read_by_windows(op.results[0])
 
@@ -52,19 +46,46 @@ def is_along_rows(op: ir.Operation) -> bool:
 
 def is_cheaper_along_rows(op: ir.Operation) -> bool:
     """Estimate whether vectors along rows are faster than vectors of channels, including transposes."""
-    x, written = op.operands[0], op.results[0]
+    x, written = source_of_pad(op), op.results[0]
     along_rows, of_channels = times_of(op)
     transposed_elements = prod(written.type.shape) + (0 if is_constant(x) else prod(x.type.shape))
     return bool(along_rows < of_channels + MOVED * transposed_elements)
 
 
 def times_of(op: ir.Operation) -> tuple[float, float]:
-    """Return the estimated cost of a convolution along rows and along channels, in vector multiply-adds."""
+    """Return the estimated cost of a convolution along rows and along channels, in vector multiply-adds.
+
+    Vectors of channels skip the products with padding beside a row (``passes/skip_pads.py``).
+    """
     filters, *reduced_sizes = op.operands[1].type.shape
     written = op.results[0].type.shape
     products = prod(written) * prod(reduced_sizes) / LANES
     of_rows, of_channels = (ceil(size / LANES) * LANES / size for size in (written[-1], filters))
-    return ALONG_ROWS * products * of_rows, products * of_channels
+    return ALONG_ROWS * products * of_rows, products * of_channels * share_inside(op)
+
+
+def pad_of(op: ir.Operation) -> ir.Operation | None:
+    """Return the constant pad of spatial dimensions that a convolution reads; `None` if there is none."""
+    producer = maker(op.operands[0])
+    if producer is None or producer.name != "tensor.pad" or not is_plain_pad(producer):
+        return None
+    return producer if not any(side[d] for side in amounts(producer) for d in (0, 1)) else None
+
+
+def source_of_pad(op: ir.Operation) -> ir.Value:
+    """Return the input of a convolution before it is padded."""
+    pad = pad_of(op)
+    return op.operands[0] if pad is None else pad.operands[0]
+
+
+def share_inside(op: ir.Operation) -> float:
+    """Return the share of products along rows that are not with padding."""
+    pad, side, windows = pad_of(op), op.operands[1].type.shape[-1], op.results[0].type.shape[-1]
+    if pad is None:
+        return 1.0
+    stride, dilation, before = steps_of(op, "strides")[-1], steps_of(op, "dilations")[-1], amounts(pad)[0][-1]
+    row = WindowAxis(pad.operands[0].type.shape[-1], windows, side, stride, dilation, before)
+    return float(sum(len(row.inside(window)) for window in range(windows)) / (windows * side))
 
 
 def is_read_by_windows(value: ir.Value) -> bool:

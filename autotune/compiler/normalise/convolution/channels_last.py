@@ -1,10 +1,10 @@
-"""Convert 2-D convolutions and pooling from NCHW to NHWC, so that vectors of channels are contiguous.
+"""Convert convolutions and pools from NCHW to NHWC, so that vectors of channels are contiguous.
 
     y[n, f, h, w] += x[n, c, s h + i, s w + j] * k[f, c, i, j]
       ->   X = x, channels last;  Y[n, h, w, f] += X[n, s h + i, s w + j, c] * K[i, j, c, f]
 
-Element-wise operations, pads and concatenations between them are converted as well: a transposed value is propagated
-until a user needs the original layout.
+Those over volumes are converted from NCDHW to NDHWC. Element-wise operations, pads and concatenations between them are
+converted as well: a transposed value is propagated until a user needs the original layout.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,18 +22,26 @@ from autotune.compiler.normalise.convolution.along_rows import TOGETHER, goes_al
 from autotune.compiler.normalise.convolution.channels_first import planes_of, write_planes
 from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT, Groups, groups_of
 from autotune.compiler.normalise.convolution.phases import interleave_phases, spread_phases
-from autotune.compiler.normalise.convolution.pointwise import product_of
-from autotune.compiler.normalise.convolution.windows import attributes_of_steps, bias_of, last_of, with_bias
+from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, product_of
+from autotune.compiler.normalise.convolution.pools import axes_of, is_maximum_of, write_pool
+from autotune.compiler.normalise.convolution.windows import (
+    BACK,
+    LAST,
+    attributes_of_steps,
+    bias_of,
+    last_of,
+    with_bias,
+)
 from autotune.compiler.normalise.emit import copy_of_body, dims, filled, generic, permuted
 
-LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-NEW_POSITION = (0, 3, 1, 2)  # position of each loop over (n, c, h, w) among loops over (n, h, w, c)
 PLAIN = ("arith.", "math.", "linalg.yield")
 POOLS = {"linalg.pooling_nchw_max": linalg.pooling_nhwc_max, "linalg.pooling_nchw_sum": linalg.pooling_nhwc_sum}
 PART = "tensor.extract_slice"
 MOVES = (PART, "tensor.concat", "tensor.collapse_shape")
+DEPTHWISE = "linalg.depthwise_conv_2d_nchw_chw"
+CONVOLUTIONS = {PLANES: linalg.conv_2d_nhwc_hwcf, VOLUMES: linalg.conv_3d_ndhwc_dhwcf}
+WINDOWS = (*CONVOLUTIONS, DEPTHWISE, *POOLS)
 T = TypeVar("T")
-CONV, DEPTHWISE = "linalg.conv_2d_nchw_fchw", "linalg.depthwise_conv_2d_nchw_chw"
 
 
 def use_channels_last(module: ir.Module) -> None:
@@ -50,7 +58,7 @@ def use_channels_last(module: ir.Module) -> None:
 
 def has_channels_first(module: ir.Module) -> bool:
     """Return whether a module has a convolution or pool with channels first."""
-    return any(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) for op in every_op(module))
+    return any(op.name in (*WINDOWS, *KERNELS) for op in every_op(module))
 
 
 @dataclass
@@ -58,7 +66,7 @@ class ChannelsLast:
     """Layout conversion of a block.
 
     Attributes:
-        last: NHWC version of every NCHW value that was converted.
+        last: NHWC (NDHWC) version of every NCHW (NCDHW) value that was converted.
     """
 
     last: dict[ir.Value, ir.Value] = field(default_factory=dict)
@@ -67,10 +75,10 @@ class ChannelsLast:
         """Convert an operation if it is supported and worthwhile."""
         with ir.InsertionPoint(op), op.location:
             back = write_planes(op) if self.stays(op) else spread_phases(op, self.last)
-            if back is None and op.name == CONV and TOGETHER not in op.attributes and op.operands[0] not in self.last:
+            if back is None and self.may_stay_first(op):
                 back = product_of(op) or write_along_rows(op)
             if back is None and (result := self.convert(op)) is not None:
-                back = permuted(result, BACK)
+                back = permuted(result, BACK[result.type.rank])
                 self.last[back] = result
         if back is None:
             return
@@ -82,9 +90,13 @@ class ChannelsLast:
         planes = planes_of(op)
         return planes is not None and planes.x not in self.last and op.operands[0] not in self.last
 
+    def may_stay_first(self, op: ir.Operation) -> bool:
+        """Return whether an operation is a convolution whose input has channels first."""
+        return op.name in CONVOLUTIONS and TOGETHER not in op.attributes and op.operands[0] not in self.last
+
     def convert(self, op: ir.Operation) -> ir.Value | None:
         """Build the result of an operation with channels last; `None` if the operation is not converted."""
-        if op.name in (CONV, DEPTHWISE, *POOLS):
+        if op.name in WINDOWS:
             return self.convert_windows(op)
         if (groups := groups_of(op)) is not None:
             return self.convert_groups(groups)
@@ -92,9 +104,9 @@ class ChannelsLast:
             return self.convert_pad(op)
         if op.name in MOVES:
             return self.convert_moved(op)
-        if is_elementwise(op) and any(value in self.last for value in op.operands):
-            return self.convert_elementwise(op)
-        return None
+        if not any(value in self.last for value in op.operands):
+            return None
+        return self.convert_elementwise(op) if is_elementwise(op) else self.convert_pool(op)
 
     def of(self, value: ir.Value) -> ir.Value:
         """Return a value with channels last, transposing it if necessary."""
@@ -102,14 +114,13 @@ class ChannelsLast:
             return self.last[value]
         fill = fill_of(value)
         if fill is not None:
-            shape = [value.type.shape[d] for d in LAST]
-            return filled(shape, value.type.element_type, fill.operands[0])
-        return permuted(value, LAST)
+            return filled(transposed(value.type.shape), value.type.element_type, fill.operands[0])
+        return permuted(value, LAST[value.type.rank])
 
     def convert_windows(self, op: ir.Operation) -> ir.Value | None:
         """Convert a convolution or pool."""
         x, attributes = self.of(op.operands[0]), attributes_of_steps(op)
-        if op.name == CONV:
+        if op.name in CONVOLUTIONS:
             return self.convert_convolution(op, x)
         if op.name == DEPTHWISE:
             zeros = self.of(op.operands[2])
@@ -126,7 +137,7 @@ class ChannelsLast:
             initial = filled(
                 transposed(result_type.shape), result_type.element_type, arith.constant(result_type.element_type, 0.0)
             )
-        sums = linalg.conv_2d_nhwc_hwcf(x, last_of(op.operands[1]), outs=[initial], **attributes_of_steps(op))
+        sums = CONVOLUTIONS[op.name](x, last_of(op.operands[1]), outs=[initial], **attributes_of_steps(op))
         return sums if bias is None else with_bias(sums, bias, -1)
 
     def convert_groups(self, groups: Groups) -> ir.Value | None:
@@ -140,7 +151,14 @@ class ChannelsLast:
 
     def convert_pad(self, op: ir.Operation) -> ir.Value | None:
         """Convert a pad with a constant value and static amounts."""
-        return write_pad(op, self.of, transposed) if len(op.results[0].type.shape) == len(LAST) else None
+        return write_pad(op, self.of, transposed) if len(op.results[0].type.shape) in LAST else None
+
+    def convert_pool(self, op: ir.Operation) -> ir.Value | None:
+        """Convert a pool of volumes that is written as a generic operation; `None` for any other operation."""
+        x, axes = self.last.get(op.operands[0]), axes_of(op)
+        if x is None or not axes:
+            return None
+        return write_pool(op, x, transposed(axes), is_maximum=is_maximum_of(op))
 
     def convert_moved(self, op: ir.Operation) -> ir.Value | None:
         """Convert a slice, a concatenation, or the interleaving of phases."""
@@ -151,20 +169,19 @@ class ChannelsLast:
     def convert_concatenation(self, op: ir.Operation) -> ir.Value | None:
         """Convert a concatenation if at least half of its elements have channels last already."""
         result_type = op.results[0].type
-        if len(result_type.shape) != len(LAST) or not all(value.type.has_static_shape for value in op.operands):
+        if len(result_type.shape) not in LAST or not all(value.type.has_static_shape for value in op.operands):
             return None
         if 2 * sum(prod(value.type.shape) for value in op.operands if value in self.last) < prod(result_type.shape):
             return None
         new_type = ir.RankedTensorType.get(transposed(result_type.shape), result_type.element_type)
-        return tensor.concat(
-            new_type, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands]
-        )
+        axis = LAST[result_type.rank].index(op.attributes["dim"].value)
+        return tensor.concat(new_type, axis, [self.of(value) for value in op.operands])
 
     def convert_slice(self, op: ir.Operation) -> ir.Value | None:
         """Convert a static slice of the same rank as its source."""
         result_type, offsets_sizes_strides = op.results[0].type, static_slice(op)
         source = self.last.get(op.operands[0])
-        if source is None or len(op.operands) > 1 or len(result_type.shape) != len(LAST):
+        if source is None or len(op.operands) > 1 or len(result_type.shape) != source.type.rank:
             return None
         part = ir.RankedTensorType.get(transposed(result_type.shape), result_type.element_type)
         return tensor.extract_slice(part, source, [], [], [], *map(transposed, offsets_sizes_strides))
@@ -173,19 +190,23 @@ class ChannelsLast:
         """Convert an element-wise operation whose operands are read by identity maps or are broadcast."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands
-        shape = [op.results[0].type.shape[d] for d in LAST]
-        layouts = [amap if is_whole(amap) else transposed_map(amap, v) for amap, v in zip(maps, values, strict=True)]
+        shape = transposed(op.results[0].type.shape)
+        whole = [is_whole(amap, len(shape)) for amap in maps]
+        layouts = [
+            amap if is_all else transposed_map(amap, value, len(shape))
+            for amap, value, is_all in zip(maps, values, whole, strict=True)
+        ]
         if any(layout is None for layout in layouts):
             return None
-        inputs = [self.of(value) if is_whole(amap) else value for value, amap in zip(values, maps, strict=True)]
+        inputs = [self.of(value) if is_all else value for value, is_all in zip(values, whole, strict=True)]
         into = tensor.empty(shape, op.results[0].type.element_type)
         maps = [*(layout for layout in layouts if layout), ir.AffineMap.get_identity(len(shape))]
         return generic(inputs, into, maps, ["parallel"] * len(shape), copy_of_body(op))
 
 
 def transposed(sizes: Sequence[T]) -> list[T]:
-    """Permute a sequence from the order (n, c, h, w) to (n, h, w, c)."""
-    return [sizes[d] for d in LAST]
+    """Permute a sequence from the order (n, c, h, w) to (n, h, w, c), or (n, c, d, h, w) to (n, d, h, w, c)."""
+    return [sizes[d] for d in LAST[len(sizes)]]
 
 
 def write_pad(
@@ -213,12 +234,12 @@ def write_pad(
     return padded.result
 
 
-def is_elementwise(op: ir.Operation, rank: int = len(LAST)) -> bool:
-    """Return whether an operation computes each element of a tensor of the given rank by plain arithmetic."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or len(op.results[0].type.shape) != rank:
+def is_elementwise(op: ir.Operation) -> bool:
+    """Return whether an operation computes each element of a single tensor by plain arithmetic."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
         return False
     names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return all(name.startswith(PLAIN) for name in names) and is_whole(indexing_maps(op)[-1], rank)
+    return all(name.startswith(PLAIN) for name in names) and is_whole(indexing_maps(op)[-1], op.results[0].type.rank)
 
 
 def is_for_windows(pad: ir.Operation) -> bool:
@@ -227,25 +248,22 @@ def is_for_windows(pad: ir.Operation) -> bool:
     split = [use.owner.operation for op in users if op.name == SPLIT for use in op.results[0].uses]
     parts = [use.owner.operation for op in users if op.name == PART for use in op.results[0].uses]
     readers = [*(op for op in users if op.name not in (SPLIT, PART)), *split, *parts]
-    return all(
-        op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) and planes_of(op) is None and not goes_along_rows(op)
-        for op in readers
-    )
+    return all(op.name in (*WINDOWS, *KERNELS) and planes_of(op) is None and not goes_along_rows(op) for op in readers)
 
 
-def is_whole(amap: ir.AffineMap, rank: int = len(LAST)) -> bool:
+def is_whole(amap: ir.AffineMap, rank: int) -> bool:
     """Return whether an indexing map is the identity of the given rank."""
     return bool(amap == ir.AffineMap.get_identity(rank))
 
 
-def transposed_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:
+def transposed_map(amap: ir.AffineMap, value: ir.Value, rank: int) -> ir.AffineMap | None:
     """Convert an indexing map from loops (n, c, h, w) to (n, h, w, c); `None` if it is no projected permutation."""
-    loops = dims(len(LAST))
-    if amap.n_dims != len(LAST):
+    loops = dims(rank)
+    if amap.n_dims != rank:
         return None
     results: list[ir.AffineExpr] = []
     for d, size in zip(dimensions(amap), getattr(value.type, "shape", ()), strict=True):
         if d is None and size != 1:
             return None
-        results.append(ir.AffineConstantExpr.get(0) if d is None or size == 1 else loops[NEW_POSITION[d]])
-    return ir.AffineMap.get(len(LAST), 0, results)
+        results.append(ir.AffineConstantExpr.get(0) if d is None or size == 1 else loops[BACK[rank][d]])
+    return ir.AffineMap.get(rank, 0, results)

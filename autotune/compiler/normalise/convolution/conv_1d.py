@@ -88,7 +88,7 @@ class Rows:
             return self.convert_groups(conv) if conv.name in KERNELS and is_line_of_groups(op) else None
         if op.name == "tensor.pad" and (self.holds(op.operands[0]) or any(map(reads_line, users(op)))):
             return write_pad(op, self.of, partial(with_row, one=0)) if is_line(op.results[0]) else None
-        if is_elementwise(op, RANK) and any(value in self.planes for value in op.operands):
+        if is_elementwise(op) and op.results[0].type.rank == RANK and any(v in self.planes for v in op.operands):
             return self.convert_elementwise(op)
         return None
 
@@ -198,7 +198,7 @@ def kernel_of(kernel: ir.Value, axis: int) -> ir.Value:
         return with_one(kernel, axis)
     source = with_one(producer.operands[0], 0)
     into = tensor.empty(with_row(kernel.type.shape), kernel.type.element_type)
-    return linalg.transpose(source, outs=[into], permutation=KERNEL_BACK)
+    return linalg.transpose(source, outs=[into], permutation=KERNEL_BACK[4])
 
 
 def steps(op: ir.Operation) -> dict[str, ir.Attribute]:

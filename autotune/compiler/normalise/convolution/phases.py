@@ -5,11 +5,12 @@
 
 If converted separately, each would get its own layout, and its input would be padded and transposed for each. Converted
 together, the input is transposed once, and each phase is written to strided rows and columns of one NHWC tensor. If one
-convolution computes all phases, they are interleaved from its NHWC result without transposing it back.
+convolution computes all phases, they are interleaved from its NHWC result without transposing it back. Volumes are
+treated likewise, with one more spatial dimension.
 """
 
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, product
 from math import prod
 
 from mlir import ir
@@ -18,15 +19,14 @@ from mlir.dialects import linalg, tensor
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import maker, permutation_of, reassociation
 from autotune.compiler.normalise.convolution.along_rows import MOVED, TOGETHER, times_of
-from autotune.compiler.normalise.convolution.pointwise import PLANES
+from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES
 from autotune.compiler.normalise.convolution.shared_pads import constant_of, is_part, part_of_pad
 from autotune.compiler.normalise.emit import unflat
 from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
 
 CHANNELS = 1  # dimension of channels in (n, c, h, w)
-SPLIT, JOINED = [[0], [1, 2, 3], [4], [5]], [[0], [1], [2, 3], [4, 5]]  # reassociations of channels and of positions
-APART = [0, 3, 4, 1, 5, 2]  # permutation of (n, down, across, c, h, w) to (n, c, h, down, w, across)
+SPATIAL = 2  # first spatial dimension
 
 
 def mark_phases(module: ir.Module) -> None:
@@ -39,8 +39,8 @@ def mark_phases(module: ir.Module) -> None:
 
 
 def is_phase(op: ir.Operation | None) -> bool:
-    """Return whether an operation is a 2-D convolution whose result has a single use."""
-    return op is not None and op.name == PLANES and len(list(op.results[0].uses)) == 1
+    """Return whether an operation is a convolution whose result has a single use."""
+    return op is not None and op.name in (PLANES, VOLUMES) and len(list(op.results[0].uses)) == 1
 
 
 def take_together(phases: list[ir.Operation]) -> None:
@@ -84,32 +84,55 @@ def interleave_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir
     parts = phases_before(split, last) if split is not None else []
     if split is None or not parts:
         return None
-    n, down, across, channels, rows, columns = split.results[0].type.shape
-    into = tensor.empty([n, rows * down, columns * across, channels], op.results[0].type.element_type)
-    for number, part in enumerate(parts):
-        begin, sizes = [0, *divmod(number, across), 0], [n, rows, columns, channels]
-        into = tensor.insert_slice(part, into, [], [], [], begin, sizes, [1, down, across, 1])
+    n, strides, channels, positions = sizes_of(split)
+    whole = [position * stride for position, stride in zip(positions, strides, strict=True)]
+    into = tensor.empty([n, *whole, channels], op.results[0].type.element_type)
+    for phase, part in zip(product(*map(range, strides)), parts, strict=True):
+        sizes = [n, *positions, channels]
+        into = tensor.insert_slice(part, into, [], [], [], [0, *phase, 0], sizes, [1, *strides, 1])
     return into
 
 
 def split_before(op: ir.Operation) -> ir.Operation | None:
-    """Return the operation that expands channels into phases, given the last operation of the interleaving."""
-    spread = maker(op.operands[0]) if groups_of(op) == JOINED else None
-    split = maker(spread.operands[0]) if spread is not None and permutation_of(spread) == APART else None
-    return split if split is not None and groups_of(split) == SPLIT else None
+    """Return the operation that expands channels into phases, given the last operation of the interleaving.
+
+    Of r spatial dimensions, channels are expanded to r strides and channels, (n, strides.., c, positions..), these are
+    transposed to (n, c, position, stride, ..), and each position and stride are collapsed.
+    """
+    joined = groups_of(op)
+    rank = len(joined) - SPATIAL
+    if joined != [[0], [1], *([2 + 2 * d, 3 + 2 * d] for d in range(rank))]:
+        return None
+    spread = maker(op.operands[0])
+    apart = [0, rank + 1, *(axis for d in range(rank) for axis in (rank + 2 + d, 1 + d))]
+    split = maker(spread.operands[0]) if spread is not None and permutation_of(spread) == apart else None
+    return split if split is not None and is_split(split) else None
+
+
+def is_split(op: ir.Operation) -> bool:
+    """Return whether an operation expands channels into one stride for each spatial dimension, and channels."""
+    groups = groups_of(op)
+    rank = len(groups) - SPATIAL
+    return groups == [[0], [*range(1, rank + 2)], *([rank + 2 + d] for d in range(rank))]
+
+
+def sizes_of(split: ir.Operation) -> tuple[int, list[int], int, list[int]]:
+    """Return batch, strides, channels and positions, given the operation that expands channels into phases."""
+    rank = len(groups_of(split)) - SPATIAL
+    n, *strides, channels = split.results[0].type.shape[:-rank]
+    return n, strides, channels, split.results[0].type.shape[-rank:]
 
 
 def phases_before(split: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
     """Return the concatenated convolutions with channels last, one per phase; empty if there are none."""
     concat = maker(last[split.operands[0]]) if split.operands[0] in last else None
-    if (
-        concat is None or concat.name != "tensor.concat" or groups_of(split) != SPLIT
-    ):  # grouped convolutions also expand channels
+    if concat is None or concat.name != "tensor.concat" or not is_split(split):  # grouped ones also expand channels
         return []
-    n, down, across, channels, rows, columns = split.results[0].type.shape
+    n, strides, channels, positions = sizes_of(split)
+    shape = [n, *positions, channels]
     parts = list(concat.operands)
-    same_shape = all(list(part.type.shape) == [n, rows, columns, channels] for part in parts)
-    return parts if same_shape and len(parts) == down * across else []
+    same_shape = all(list(part.type.shape) == shape for part in parts)
+    return parts if same_shape and len(parts) == prod(strides) else []
 
 
 def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Value | None:
@@ -124,9 +147,10 @@ def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Val
         return None
     if phases_before(split, last) and all(split_before(use.owner.operation) for use in op.results[0].uses):
         return None  # `interleave_phases` rewrites these
-    n, channels, rows, columns = groups_of(split)
-    layout = [*n, *rows, *columns, *channels]
-    shape, sizes = split.results[0].type.shape, [len(group) for group in (n, rows, columns, channels)]
+    n, channels, *positions = groups_of(split)
+    groups_last = [n, *positions, channels]
+    layout = [axis for group in groups_last for axis in group]
+    shape, sizes = split.results[0].type.shape, [len(group) for group in groups_last]
     ends = list(accumulate(sizes))
     groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
     expanded = unflat(last[split.operands[0]], groups, [shape[d] for d in layout])

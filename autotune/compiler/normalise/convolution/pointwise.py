@@ -11,18 +11,12 @@ from math import prod
 from mlir import ir
 from mlir.dialects import arith, linalg
 
-from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_transpose, bias_of, steps_of, with_bias
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 
 PLANES, VOLUMES = "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw"
 LEAST_POSITIONS = 16  # with fewer positions, vectors of channels are longer
-
-
-def write_volumes_as_products(module: ir.Module) -> None:
-    """Rewrite pointwise 3-D convolutions as products, in place."""
-    replace_ops(module, [op for op in every_op(module) if op.name == VOLUMES], product_of, passes=CLEAN)
 
 
 def product_of(op: ir.Operation) -> ir.Value | None:
@@ -51,7 +45,7 @@ def is_pointwise(op: ir.Operation) -> bool:
 def matrix_of(kernel: ir.Value) -> tuple[ir.Value, bool]:
     """Return a kernel ``(f, c, 1..)`` as a matrix, and whether the matrix is stored as ``(c, f)``."""
     rank = len(kernel.type.shape)
-    last = before_transpose(kernel, KERNEL_BACK)
+    last = before_transpose(kernel, KERNEL_BACK[rank])
     if last is not None:
         return flat(last, [[*range(rank - 1)], [rank - 1]]), True
     return flat(kernel, [[0], [*range(1, rank)]]), False

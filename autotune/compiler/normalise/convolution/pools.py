@@ -26,9 +26,8 @@ from autotune.compiler.normalise.convolution.channels_first import (
     maximum,
     read_by,
 )
-from autotune.compiler.normalise.convolution.volumes_last import BACK, LAST
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
-from autotune.compiler.normalise.convolution.windows import before_transpose, steps_of
+from autotune.compiler.normalise.convolution.windows import BACK, LAST, before_transpose, steps_of
 from autotune.compiler.normalise.emit import dims, generic, permuted
 
 VOLUMES = {"linalg.pooling_ndhwc_max": "arith.maximumf", "linalg.pooling_ndhwc_sum": "arith.addf"}
@@ -62,7 +61,7 @@ def write_pools(module: ir.Module) -> None:
             op.results[0].replace_all_uses_with(write_pool(op, op.operands[0], axes, is_maximum=is_maximum_of(op)))
             op.erase()
         elif axes := axes_of_volumes(op):
-            source = before_transpose(op.operands[0], LAST)
+            source = before_transpose(op.operands[0], LAST[5])
             write_volumes_first(op, write_pool(op, source, axes, is_maximum=COMBINED[VOLUMES[op.name]]))
 
 
@@ -79,7 +78,11 @@ def axes_of_volumes(op: ir.Operation) -> list[PoolAxis]:
 
     Importers transpose volumes for the named pools of upstream, which have channels last.
     """
-    if op.name not in VOLUMES or before_transpose(op.operands[0], LAST) is None or not all(map(holds_f32, op.operands)):
+    if (
+        op.name not in VOLUMES
+        or before_transpose(op.operands[0], LAST[5]) is None
+        or not all(map(holds_f32, op.operands))
+    ):
         return []
     start = fill_of(op.operands[2])
     if start is None or not is_neutral(start.operands[0], COMBINED[VOLUMES[op.name]]):
@@ -93,13 +96,13 @@ def axes_of_volumes(op: ir.Operation) -> list[PoolAxis]:
 def write_volumes_first(op: ir.Operation, value: ir.Value) -> None:
     """Replace the result of a pool with channels last by a tensor with channels first; erases the pool."""
     users = [use.owner.operation for use in op.results[0].uses]
-    backward = [user for user in users if permutation_of(user) == list(BACK)]
+    backward = [user for user in users if permutation_of(user) == list(BACK[5])]
     for user in backward:
         user.results[0].replace_all_uses_with(value)
         user.erase()
     if len(backward) < len(users):
         with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(permuted(value, LAST))
+            op.results[0].replace_all_uses_with(permuted(value, LAST[5]))
     op.erase()
 
 

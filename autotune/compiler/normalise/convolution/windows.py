@@ -11,8 +11,12 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker, permutation_of
 from autotune.compiler.normalise.emit import dims, generic, permuted
 
-KERNEL = (2, 3, 1, 0)  # permutation of a kernel from (f, c, i, j) to (i, j, c, f)
-KERNEL_BACK = (3, 2, 0, 1)
+# Permutations by rank: of an image from (n, c, h, w) to (n, h, w, c) and back, of a kernel from (f, c, i, j) to
+# (i, j, c, f) and back; likewise of volumes.
+LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+BACK = {4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
+KERNEL = {4: (2, 3, 1, 0), 5: (2, 3, 4, 1, 0)}
+KERNEL_BACK = {4: (3, 2, 0, 1), 5: (4, 3, 0, 1, 2)}
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,8 @@ def attributes_of_steps(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 def last_of(kernel: ir.Value) -> ir.Value:
     """Transpose a kernel from (f, c, i, j) to (i, j, c, f), or return the source if it is the inverse transpose."""
-    before = before_transpose(kernel, KERNEL_BACK)
-    return before if before is not None else permuted(kernel, KERNEL)
+    before = before_transpose(kernel, KERNEL_BACK[kernel.type.rank])
+    return before if before is not None else permuted(kernel, KERNEL[kernel.type.rank])
 
 
 def before_transpose(value: ir.Value, order: Sequence[int]) -> ir.Value | None:

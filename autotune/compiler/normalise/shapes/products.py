@@ -256,7 +256,7 @@ def reshape_after_elementwise(module: ir.Module) -> None:
     """
     moved: set[ir.Value] = set()
     for op in every_op(module):
-        if op.name != "linalg.generic" or len(op.results) != 1 or not is_elementwise(op, len(op.results[0].type.shape)):
+        if not is_elementwise(op):
             continue
         whole = indexing_maps(op)[-1]
         candidates = [value for value, amap in zip(op.operands, indexing_maps(op), strict=True) if amap == whole]
@@ -301,7 +301,7 @@ def follows_product(value: ir.Value) -> bool:
         return False
     if linalg.isa_contraction_op(producer):
         return True
-    *inputs, into = producer.operands if is_elementwise(producer, len(value.type.shape)) else [value]
+    *inputs, into = producer.operands if is_elementwise(producer) else [value]
     return any(each.type == into.type and follows_product(each) for each in inputs)
 
 
