@@ -29,7 +29,7 @@ from payload.importers.linalg import UnsupportedError
 # Permutation of a kernel (f, c, i, j) to (i, j, c, f), by rank; likewise for lines and volumes, and (g, f, c, i, j) in
 # groups.
 KERNEL = {3: (2, 1, 0), 4: (2, 3, 1, 0), 5: (2, 3, 4, 1, 0)}
-KERNEL_OF_GROUPS = {4: (0, 3, 4, 2, 1)}
+KERNEL_OF_GROUPS = {4: (0, 3, 4, 2, 1), 5: (0, 3, 4, 5, 2, 1)}
 MOST_RANDOM = 1e4  # largest random value that exp and products tolerate; masks hold the lowest float
 MOST_COPIED = 1 << 30  # maximum bytes of weights of a model whose files are copied into the folder
 

@@ -56,6 +56,7 @@ from payload.importers.pt2_values import (
     to_numpy,
 )
 from payload.importers.pt2_views import as_strided, pad_with_one
+from payload.importers.pt2_volumes import convolve_planes
 from payload.programs import ProgramFile, is_byte
 
 if TYPE_CHECKING:
@@ -220,6 +221,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.adaptive_max_pool3d.default: largest_of_windows,
         torch.ops.aten.as_strided.default: as_strided,
         torch.ops.aten.cat.default: joined_of_some,
+        torch.ops.aten.convolution.default: convolve_planes,
         torch.ops.aten._cdist_forward.default: distances,
         torch.ops.aten.constant_pad_nd.default: pad_with_one,
         torch.ops.aten.div.Tensor_mode: divide,

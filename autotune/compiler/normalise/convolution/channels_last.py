@@ -20,7 +20,7 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import fill_of, static_slice
 from autotune.compiler.normalise.convolution.along_rows import TOGETHER, goes_along_rows, write_along_rows
 from autotune.compiler.normalise.convolution.channels_first import planes_of, write_planes
-from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT, Groups, groups_of
+from autotune.compiler.normalise.convolution.grouped import SPLIT, Groups, groups_of, steps_of_groups
 from autotune.compiler.normalise.convolution.phases import interleave_phases, spread_phases
 from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, product_of
 from autotune.compiler.normalise.convolution.pools import axes_of, is_maximum_of, write_pool
@@ -58,7 +58,12 @@ def use_channels_last(module: ir.Module) -> None:
 
 def has_channels_first(module: ir.Module) -> bool:
     """Return whether a module has a convolution or pool with channels first."""
-    return any(op.name in (*WINDOWS, *KERNELS) for op in every_op(module))
+    return any(slides_windows(op) for op in every_op(module))
+
+
+def slides_windows(op: ir.Operation) -> bool:
+    """Return whether an operation is a convolution or pool with channels first."""
+    return op.name in WINDOWS or steps_of_groups(op) is not None
 
 
 @dataclass
@@ -248,7 +253,7 @@ def is_for_windows(pad: ir.Operation) -> bool:
     split = [use.owner.operation for op in users if op.name == SPLIT for use in op.results[0].uses]
     parts = [use.owner.operation for op in users if op.name == PART for use in op.results[0].uses]
     readers = [*(op for op in users if op.name not in (SPLIT, PART)), *split, *parts]
-    return all(op.name in (*WINDOWS, *KERNELS) and planes_of(op) is None and not goes_along_rows(op) for op in readers)
+    return all(slides_windows(op) and planes_of(op) is None and not goes_along_rows(op) for op in readers)
 
 
 def is_whole(amap: ir.AffineMap, rank: int) -> bool:

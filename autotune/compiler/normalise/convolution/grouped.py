@@ -4,6 +4,7 @@
       ->   Y[n, h, w, g, f] += X[n, s h + i, s w + j, g, c] * K[g, i, j, c, f]
 
 Importers and payloads write them between an operation that expands channels into groups and one that collapses them.
+Over volumes they are `linalg.generic`, for which upstream has no named operation.
 """
 
 from collections.abc import Sequence
@@ -11,18 +12,21 @@ from dataclasses import dataclass
 
 from mlir import ir
 
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
 from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.convolution.pools import axis_of
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
-from autotune.compiler.normalise.convolution.windows import before_transpose, steps_of
+from autotune.compiler.normalise.convolution.windows import LAST, before_transpose, steps_of
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read, permuted, unflat
 
 KERNELS = {  # names of operations, and the permutation of their kernels to (g, i, j, c, f)
     "linalg.conv_2d_ngchw_gfchw": (0, 3, 4, 2, 1),
     "linalg.conv_2d_ngchw_fgchw": (1, 3, 4, 2, 0),
 }
-JOINED = [[0], [1], [2], [3, 4]]  # reassociation of (n, h, w, g, f) that collapses groups and filters
-RANK = 4
+VOLUME_KERNEL = (0, 3, 4, 5, 2, 1)  # permutation of a kernel (g, f, c, e, i, j) to (g, e, i, j, c, f)
 SPLIT = "tensor.expand_shape"
+SUM_OF_PRODUCTS = ["arith.mulf", "arith.addf", "linalg.yield"]
+Steps = Sequence[tuple[int, int]]  # stride and dilation along each spatial dimension
 
 
 @dataclass(frozen=True)
@@ -31,69 +35,109 @@ class Groups:
 
     Attributes:
         op: Convolution.
-        x: Input, ``(n, c, h, w)``, before channels are expanded.
-        start: Initial value, ``(n, f, h, w)``; `None` if it is not expanded from a tensor of rank 4.
+        x: Input, ``(n, c, h, w)`` or ``(n, c, d, h, w)``, before channels are expanded.
+        start: Initial value, ``(n, f, h, w)`` or likewise; `None` if it is not expanded from one of that rank.
+        steps: Stride and dilation along each spatial dimension.
     """
 
     op: ir.Operation
     x: ir.Value
     start: ir.Value | None
+    steps: Steps
 
     @property
     def kernel(self) -> ir.Value:
         """Kernel transposed to ``(g, i, j, c, f)``; the source if it is the inverse transpose."""
-        kernel, order = self.op.operands[1], KERNELS[self.op.name]
+        kernel, order = self.op.operands[1], KERNELS.get(self.op.name, VOLUME_KERNEL)
         before = before_transpose(kernel, sorted(range(len(order)), key=order.__getitem__))
         return before if before is not None else permuted(kernel, order)
 
     def convolve(self, x: ir.Value, number: ir.Value) -> ir.Value:
         """Build the convolution of an input with channels last, ``(n, h, w, f)``, starting from a scalar."""
-        n, groups, filters, h, w = self.op.results[0].type.shape
-        split = unflat(x, JOINED, [*x.type.shape[:-1], groups, x.type.shape[-1] // groups])
+        n, groups, filters, *sides = self.op.results[0].type.shape
+        rank = len(sides)
+        joined = [*([d] for d in range(rank + 1)), [rank + 1, rank + 2]]
+        split = unflat(x, joined, [*x.type.shape[:-1], groups, x.type.shape[-1] // groups])
         if filters == 1:
-            kernel = permuted(flat(self.kernel, [[0], [1], [2], [3, 4]]), (1, 2, 3, 0))
-            into = filled([n, h, w, groups], x.type.element_type, number)
-            return sum_channels(permuted(split, (0, 1, 2, 4, 3)), kernel, self.op, into)
-        into = filled([n, h, w, groups, filters], x.type.element_type, number)
-        return flat(sum_groups(split, self.kernel, self.op, into), JOINED)
+            kernel = permuted(flat(self.kernel, joined), (*range(1, rank + 2), 0))
+            into = filled([n, *sides, groups], x.type.element_type, number)
+            return sum_channels(permuted(split, (*range(rank + 1), rank + 2, rank + 1)), kernel, self.steps, into)
+        into = filled([n, *sides, groups, filters], x.type.element_type, number)
+        return flat(sum_groups(split, self.kernel, self.steps, into), joined)
 
 
 def groups_of(op: ir.Operation) -> Groups | None:
     """Match an operation that collapses the channels of a grouped convolution; return `None` if it does not match."""
     conv = maker(op.operands[0]) if op.name == "tensor.collapse_shape" else None
-    if conv is None or conv.name not in KERNELS or len(op.results[0].type.shape) != RANK:
+    steps = steps_of_groups(conv) if conv is not None and op.results[0].type.rank in LAST else None
+    if conv is None or steps is None or not all(map(holds_f32, conv.operands)):
         return None
     split, start = maker(conv.operands[0]), maker(conv.operands[2])
-    if not is_split(split) or split is None or not all(map(holds_f32, conv.operands)):
+    if not is_split(split) or split is None:
         return None
-    return Groups(conv, split.operands[0], start.operands[0] if start is not None and is_split(start) else None)
+    return Groups(conv, split.operands[0], start.operands[0] if start is not None and is_split(start) else None, steps)
 
 
 def is_split(op: ir.Operation | None) -> bool:
-    """Return whether an operation expands a tensor of rank 4."""
-    return op is not None and op.name == SPLIT and len(op.operands[0].type.shape) == RANK
+    """Return whether an operation expands a tensor of the rank of images or volumes."""
+    return op is not None and op.name == SPLIT and op.operands[0].type.rank in LAST
 
 
-def sum_channels(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value) -> ir.Value:
+def steps_of_groups(op: ir.Operation) -> Steps | None:
+    """Return the stride and dilation along each spatial dimension of a grouped convolution; `None` for any other."""
+    if op.name in KERNELS:
+        return list(zip(steps_of(op, "strides"), steps_of(op, "dilations"), strict=True))
+    return steps_of_volumes(op)
+
+
+def steps_of_volumes(op: ir.Operation) -> Steps | None:
+    """Match a grouped convolution over volumes, with loops (n, g, f, d, h, w, c, e, i, j); `None` if it is none."""
+    nest = loop_nest(op) if op.name == "linalg.generic" and len(op.operands) == 3 and len(op.results) == 1 else None
+    if nest is None or len(nest.sizes) != 10 or not sums_products(op):
+        return None
+    read, kernel, written = indexing_maps(op)
+    if dimensions(written) != [*range(6)] or dimensions(kernel) != [1, 2, 6, 7, 8, 9]:
+        return None
+    if len(read.results) != 6 or dimensions(read)[:3] != [0, 1, 6]:
+        return None
+    axes = [axis_of(expr, 3 + d, nest.sizes) for d, expr in enumerate(list(read.results)[3:])]
+    found = [axis for d, axis in enumerate(axes) if axis is not None and axis.loop == 7 + d]
+    return [(axis.stride, axis.dilation) for axis in found] if len(found) == len(axes) else None
+
+
+def sums_products(op: ir.Operation) -> bool:
+    """Return whether the body of an operation adds the product of its two inputs to the accumulator."""
+    block = op.regions[0].blocks[0]
+    body = [inner.operation for inner in block.operations]
+    if [inner.name for inner in body] != SUM_OF_PRODUCTS:
+        return False
+    product, total, _ = body
+    x, kernel, there = block.arguments
+    return {*product.operands} == {x, kernel} and {*total.operands} == {product.results[0], there}
+
+
+def sum_channels(x: ir.Value, kernel: ir.Value, steps: Steps, into: ir.Value) -> ir.Value:
     """Build the convolution of ``(n, h, w, c, g)`` by a kernel ``(i, j, c, g)``, accumulated into ``(n, h, w, g)``."""
-    n, h, w, g, i, j, c = dims(7)
-    rows, columns = read_at(op, (h, w), (i, j))
-    indices = ([n, rows, columns, c, g], [i, j, c, g], [n, h, w, g])
-    return sum_products(x, kernel, into, indices, kernel.type.shape[:3])
+    rank = len(steps)
+    n, *loops = dims(2 * rank + 3)
+    sides, g, window, c = loops[:rank], loops[rank], loops[rank + 1 : -1], loops[-1]
+    indices = ([n, *read_at(steps, sides, window), c, g], [*window, c, g], [n, *sides, g])
+    return sum_products(x, kernel, into, indices, kernel.type.shape[: rank + 1])
 
 
-def sum_groups(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value) -> ir.Value:
+def sum_groups(x: ir.Value, kernel: ir.Value, steps: Steps, into: ir.Value) -> ir.Value:
     """Build the convolution of ``(n, h, w, g, c)`` by ``(g, i, j, c, f)``, accumulated into ``(n, h, w, g, f)``."""
-    n, h, w, g, f, i, j, c = dims(8)
-    rows, columns = read_at(op, (h, w), (i, j))
-    indices = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
-    return sum_products(x, kernel, into, indices, kernel.type.shape[1:4])
+    rank = len(steps)
+    n, *loops = dims(2 * rank + 4)
+    sides, g, f, window, c = loops[:rank], loops[rank], loops[rank + 1], loops[rank + 2 : -1], loops[-1]
+    indices = ([n, *read_at(steps, sides, window), g, c], [g, *window, c, f], [n, *sides, g, f])
+    return sum_products(x, kernel, into, indices, kernel.type.shape[1 : rank + 2])
 
 
-def read_at(op: ir.Operation, outputs: Sequence[ir.AffineExpr], inside: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
-    """Return the input row and column for a row and column of the result and of the window."""
-    sides = zip(outputs, inside, steps_of(op, "strides"), steps_of(op, "dilations"), strict=True)
-    return [out * stride + at * dilation for out, at, stride, dilation in sides]
+def read_at(steps: Steps, outputs: Sequence[ir.AffineExpr], inside: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    """Return the input position along each spatial dimension, for a position of the result and of the window."""
+    sides = zip(outputs, inside, steps, strict=True)
+    return [out * stride + at * dilation for out, at, (stride, dilation) in sides]
 
 
 def sum_products(

@@ -102,7 +102,8 @@ def sum_volumes(op: ir.Operation, planes: PlanesOfVolumes) -> ir.Value:
     kernel, start = op.operands[1], op.operands[2]
     shape = [planes.volumes.type.shape[0], planes.positions, *start.type.shape[1:]]
     n, d, g, f, h, w, e, i, j = dims(9)
-    rows, columns = read_at(op, (h, w), (i, j))
+    steps = list(zip(steps_of(op, "strides"), steps_of(op, "dilations"), strict=True))
+    rows, columns = read_at(steps, (h, w), (i, j))
     depth = d * planes.stride + e * planes.dilation + planes.begins[0]
     indices = (n, g, depth, rows, columns), (g, f, e, i, j), (n, d, g, f, h, w)
     summed = sum_products(planes.volumes, kernel, unflat(start, MERGED, shape), indices, kernel.type.shape[2:])
