@@ -43,30 +43,25 @@ def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bo
     if group == 1 or channels > 1:
         return False
     pads = of(node, "pads", [0] * 2 * VOLUME)
-    sizes = [
-        (shape[2 + d] + pads[d] + pads[VOLUME + d] - dilations[d] * (taps[d] - 1) - 1) // strides[d] + 1
-        for d in range(VOLUME)
-    ]
+    wide = [shape[2 + d] + pads[d] + pads[VOLUME + d] for d in range(VOLUME)]
+    spans = [dilations[d] * (taps[d] - 1) + 1 for d in range(VOLUME)]
+    sizes = [(size - span) // stride + 1 for size, span, stride in zip(wide, spans, strides, strict=True)]
     more = [*node.input[2:], ""][0]
-    inputs = [writer.constant(np.ascontiguousarray(kernel.reshape(made, channels * taps[0], *taps[1:])))]
+    inputs = [writer.constant(np.ascontiguousarray(kernel.reshape(made, taps[0], *taps[1:])))]
     inputs += [more] if more else []
-    planes = planes_of(writer, node.input[0], shape, [strides[0], dilations[0], taps[0], sizes[0]], (pads[0], pads[3]))
+    x = node.input[0]
+    if any(pads):
+        x = writer.add("Pad", x, writer.constant(np.asarray([0, 0, *pads[:VOLUME], 0, 0, *pads[VOLUME:]], np.int64)))
+    planes = planes_of(writer, x, [*shape[:2], *wide], [strides[0], dilations[0], taps[0], sizes[0]])
     result = writer.add(
-        "Conv",
-        planes,
-        *inputs,
-        kernel_shape=taps[1:],
-        strides=strides[1:],
-        dilations=dilations[1:],
-        pads=[*pads[1:3], *pads[4:]],
-        group=group,
+        "Conv", planes, *inputs, kernel_shape=taps[1:], strides=strides[1:], dilations=dilations[1:], group=group
     )
     apart = writer.reshape(result, shape[0], sizes[0], made, *sizes[1:])
     writer.add("Transpose", apart, perm=[0, 2, 1, 3, 4], into=node.output[0])
     return True
 
 
-def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[int], pads: tuple[int, int]) -> str:
+def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[int]) -> str:
     """Gather planes ``(n d, c e, h, w)`` of volumes ``(n, c, depth, h, w)``: tap e of the window at depth d.
 
     Args:
@@ -74,17 +69,13 @@ def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[
         x: Name of the volumes.
         shape: Shape of the volumes.
         along: Stride, dilation, taps and size of the result, along the depth.
-        pads: Planes of zeros before and behind.
     """
     n, channels, _, high, wide = shape
     stride, dilation, taps, out_depth = along
-    zeros = [np.zeros([n, channels, count, high, wide], np.float32) for count in pads]
-    before, behind = ([writer.constant(each)] if each.size else [] for each in zeros)
-    whole = writer.add("Concat", *before, x, *behind, axis=2) if before or behind else x
     lines = []
     for tap in range(taps):
         first = tap * dilation
-        part = writer.slice(whole, first, first + (out_depth - 1) * stride + 1, 2, step=stride)
+        part = writer.slice(x, first, first + (out_depth - 1) * stride + 1, 2, step=stride)
         lines.append(writer.reshape(part, n, channels, 1, out_depth, high, wide))
     joined = writer.add("Concat", *lines, axis=2) if taps > 1 else lines[0]
     transposed = writer.add("Transpose", joined, perm=[0, 3, 1, 2, 4, 5])

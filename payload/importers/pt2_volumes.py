@@ -43,7 +43,7 @@ def convolve_planes(  # noqa: PLR0917 - the signature is PyTorch's
         return NotImplemented
     filters, _, taps, *_ = weight.shape
     steps, zeros, gaps = ([*each] * (3 // len(each)) for each in (stride, padding, dilation))
-    whole = torch.nn.functional.pad(x, [0, 0, 0, 0, zeros[0], zeros[0]]) if zeros[0] else x
+    whole = torch.nn.functional.pad(x, [size for each in reversed(zeros) for size in (each, each)]) if any(zeros) else x
     n, channels, depth, *_ = whole.shape
     positions = (depth - gaps[0] * (taps - 1) - 1) // steps[0] + 1
     ends = [tap * gaps[0] + (positions - 1) * steps[0] + 1 for tap in range(taps)]
@@ -51,5 +51,5 @@ def convolve_planes(  # noqa: PLR0917 - the signature is PyTorch's
     planes = torch.cat(cuts, 2) if taps > 1 else cuts[0]
     planes = planes.permute(0, 3, 1, 2, 4, 5).reshape(n * positions, channels * taps, *whole.shape[3:])
     kernel = weight.squeeze(1)
-    sums = torch.ops.aten.convolution(planes, kernel, bias, steps[1:], zeros[1:], gaps[1:], False, [0, 0], groups)
+    sums = torch.ops.aten.convolution(planes, kernel, bias, steps[1:], [0, 0], gaps[1:], False, [0, 0], groups)
     return sums.reshape(n, positions, filters, *sums.shape[2:]).permute(0, 2, 1, 3, 4)

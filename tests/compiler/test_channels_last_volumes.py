@@ -112,6 +112,36 @@ def phases(channels, filters):
 }}"""
 
 
+def grouped(groups, channels, filters, *, strides=(1, 2, 1), dilation=1, combine="arith.addf"):
+    """A convolution in groups, each of so many channels and filters, as importers write one."""
+    sides, taps = (5, 9, 8), (2, 3, 3)
+    made = [(side - dilation * (tap - 1) - 1) // step + 1 for side, tap, step in zip(sides, taps, strides, strict=True)]
+    x, y = kind(2, groups * channels, *sides), kind(2, groups * filters, *made)
+    xs, ys = kind(2, groups, channels, *sides), kind(2, groups, filters, *made)
+    k, ks = kind(groups * filters, channels, *taps), kind(groups, filters, channels, *taps)
+    reads = ", ".join(f"{a} * {step} + {b} * {dilation}" for a, b, step in zip("dhw", "eij", strides, strict=True))
+    loops = "n, g, f, d, h, w, c, e, i, j"
+    sizes = [[2, groups, channels, *sides], [groups, filters, channels, *taps], [2, groups, filters, *made]]
+    return f"""func.func @f(%x: {x}, %k: {k}, %b: {kind(groups * filters)}) -> {y} {{
+  %e = tensor.empty() : {y}
+  %start = linalg.broadcast ins(%b : {kind(groups * filters)}) outs(%e : {y}) dimensions = [0, 2, 3, 4]
+  %xs = tensor.expand_shape %x [[0], [1, 2], [3], [4], [5]] output_shape {sizes[0]} : {x} into {xs}
+  %ks = tensor.expand_shape %k [[0, 1], [2], [3], [4], [5]] output_shape {sizes[1]} : {k} into {ks}
+  %ys = tensor.expand_shape %start [[0], [1, 2], [3], [4], [5]] output_shape {sizes[2]} : {y} into {ys}
+  %r = linalg.generic {{indexing_maps = [affine_map<({loops}) -> (n, g, c, {reads})>,
+    affine_map<({loops}) -> (g, f, c, e, i, j)>, affine_map<({loops}) -> (n, g, f, d, h, w)>],
+    iterator_types = [{", ".join(['"parallel"'] * 6 + ['"reduction"'] * 4)}]}}
+    ins(%xs, %ks : {xs}, {ks}) outs(%ys : {ys}) {{
+  ^bb0(%v: f32, %u: f32, %o: f32):
+    %m = arith.mulf %v, %u : f32
+    %s = {combine} %m, %o : f32
+    linalg.yield %s : f32
+  }} -> {ys}
+  %z = tensor.collapse_shape %r [[0], [1, 2], [3], [4], [5]] : {ys} into {y}
+  return %z : {y}
+}}"""
+
+
 def turned(text):
     """A module as it is once its convolutions have channels last."""
     with context():
@@ -156,3 +186,17 @@ def test_phases_are_written_to_every_other_place_at_once(channels, filters, tmp_
     assert text.count("tensor.pad") == 1 + 3  # the fourth is wider than each other along no dimension
     inputs = payload.make_inputs(0)
     agrees(payload, run_tuned(payload, inputs, this_machine())[0], run(payload, inputs, None, PLAIN))
+
+
+@pytest.mark.parametrize("more", [{}, {"strides": (2, 1, 2)}, {"strides": (1, 1, 1), "dilation": 2}])
+@pytest.mark.parametrize(("groups", "channels", "filters"), [(3, 4, 16), (4, 2, 1), (2, 1, 5)])
+def test_groups_have_channels_last(groups, channels, filters, more, tmp_path):
+    payload = loaded(tmp_path, grouped(groups, channels, filters, **more))
+    assert kind(2, 5, 9, 8, groups, channels) in turned(payload.text)
+    inputs = payload.make_inputs(0)
+    agrees(payload, run_tuned(payload, inputs, this_machine())[0], run(payload, inputs, None, PLAIN))
+
+
+def test_what_is_no_sum_of_products_stays(tmp_path):
+    payload = loaded(tmp_path, grouped(3, 4, 5, combine="arith.maximumf"))
+    assert kind(2, 5, 9, 8, 3, 4) not in turned(payload.text)

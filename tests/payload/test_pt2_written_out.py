@@ -255,3 +255,16 @@ def test_inputs_that_are_bytes_without_a_sign_are_whole_numbers(tmp_path):
     found = at.compile(str(tmp_path / "model.pt2"), scheduled=False)(x.numpy().astype(np.int32)).values()
     for got, wanted in zip(found, Pixels()(x), strict=True):
         np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("filters", "settings"),
+    [
+        (6, {"kernel_size": 3, "padding": 1}),
+        (12, {"kernel_size": (2, 3, 1), "stride": (2, 1, 2), "padding": (1, 0, 0), "dilation": (2, 1, 1)}),
+        (6, {"kernel_size": (1, 5, 5), "stride": (1, 2, 2), "padding": (0, 2, 2), "bias": False}),
+    ],
+)
+def test_depthwise_convolutions_over_volumes_are_those_of_pytorch(filters, settings, tmp_path):
+    got, expected = compiled(nn.Conv3d(6, filters, groups=6, **settings), (torch.randn(2, 6, 5, 8, 9),), tmp_path)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

@@ -39,8 +39,12 @@ POOLS = {"linalg.pooling_nchw_max": linalg.pooling_nhwc_max, "linalg.pooling_nch
 PART = "tensor.extract_slice"
 MOVES = (PART, "tensor.concat", "tensor.collapse_shape")
 DEPTHWISE = "linalg.depthwise_conv_2d_nchw_chw"
+DEPTHWISES = {
+    DEPTHWISE: linalg.depthwise_conv_2d_nhwc_hwc,
+    "linalg.depthwise_conv_3d_ncdhw_cdhw": linalg.depthwise_conv_3d_ndhwc_dhwc,
+}
 CONVOLUTIONS = {PLANES: linalg.conv_2d_nhwc_hwcf, VOLUMES: linalg.conv_3d_ndhwc_dhwcf}
-WINDOWS = (*CONVOLUTIONS, DEPTHWISE, *POOLS)
+WINDOWS = (*CONVOLUTIONS, *DEPTHWISES, *POOLS)
 T = TypeVar("T")
 
 
@@ -127,10 +131,10 @@ class ChannelsLast:
         x, attributes = self.of(op.operands[0]), attributes_of_steps(op)
         if op.name in CONVOLUTIONS:
             return self.convert_convolution(op, x)
-        if op.name == DEPTHWISE:
-            zeros = self.of(op.operands[2])
-            kernel = permuted(op.operands[1], (1, 2, 0))
-            return linalg.depthwise_conv_2d_nhwc_hwc(x, kernel, outs=[zeros], **attributes)
+        if op.name in DEPTHWISES:
+            zeros, kernel = self.of(op.operands[2]), op.operands[1]
+            kernel = permuted(kernel, (*range(1, kernel.type.rank), 0))
+            return DEPTHWISES[op.name](x, kernel, outs=[zeros], **attributes)
         return POOLS[op.name](x, op.operands[1], outs=[self.of(op.operands[2])], **attributes)
 
     def convert_convolution(self, op: ir.Operation, x: ir.Value) -> ir.Value:

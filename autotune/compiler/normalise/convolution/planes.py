@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mlir import ir
+from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
-from autotune.compiler.ir.values import maker, maker_named, permutation_of, reassociation, static_slice
+from autotune.compiler.ir.values import fill_of, maker, maker_named, permutation_of, reassociation, static_slice
 from autotune.compiler.normalise.convolution.grouped import read_at, sum_products
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
-from autotune.compiler.normalise.convolution.windows import steps_of
-from autotune.compiler.normalise.emit import dims, flat, unflat
+from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
+from autotune.compiler.normalise.emit import dims, filled, flat, unflat
 
 CONVOLUTION = "linalg.conv_2d_ngchw_gfchw"
 ORDER, MERGED = [0, 3, 1, 2, 4, 5], [[0, 1], [2], [3], [4], [5]]  # planes (n, c, e, d, h, w) -> (n d, c, e, h, w)
-APART = [[0], [1], [2, 3], [4], [5]]  # expansion of a slice to (n, c, 1, d, h, w)
+SPLIT = [[0], [1, 2], [3], [4]]  # expansion of planes (n d, c, h, w) to groups
 DEPTH, TAPS = 2, 2  # dimension of the depth in volumes, and of the kernel position in planes
 
 
@@ -53,7 +54,7 @@ def read_volumes(module: ir.Module) -> None:
 
 
 def planes_of(op: ir.Operation) -> PlanesOfVolumes | None:
-    """Match the planes of volumes that a convolution with unit stride along rows reads; `None` if it does not match."""
+    """Match the planes of volumes that a convolution reads; `None` if it does not match."""
     concat = concat_of(op)
     cuts = [cut_of(plane) for plane in concat.operands] if concat is not None else []
     slices = [cut for cut in cuts if cut is not None]
@@ -77,8 +78,13 @@ def planes_of(op: ir.Operation) -> PlanesOfVolumes | None:
 
 
 def concat_of(op: ir.Operation) -> ir.Operation | None:
-    """Return the concatenation of planes that a convolution with unit stride along rows reads; `None` if absent."""
-    if op.name != CONVOLUTION or not all(map(holds_f32, op.operands)) or steps_of(op, "strides")[1] != 1:
+    """Return the concatenation of planes that a convolution reads; `None` if absent.
+
+    With several filters per group, strided rows are left as they are: their elements are not side by side.
+    """
+    if op.name != CONVOLUTION or not all(map(holds_f32, op.operands)):
+        return None
+    if steps_of(op, "strides")[1] != 1 and not has_one_filter(op):
         return None
     merged = maker_named(op.operands[0], "tensor.collapse_shape")
     transpose = maker(merged.operands[0]) if merged and reassociation(merged) == MERGED else None
@@ -93,13 +99,20 @@ def concat_of(op: ir.Operation) -> ir.Operation | None:
 def cut_of(plane: ir.Value) -> ir.Operation | None:
     """Return the slice of volumes that a plane is expanded from; `None` if it is not."""
     expand = maker_named(plane, "tensor.expand_shape")
-    cut = maker_named(expand.operands[0], "tensor.extract_slice") if expand and reassociation(expand) == APART else None
-    return cut if cut and len(cut.operands) == 1 else None
+    cut = maker_named(expand.operands[0], "tensor.extract_slice") if expand else None
+    if cut is None or len(cut.operands) > 1:
+        return None
+    n, channels, *sides = cut.results[0].type.shape
+    return cut if list(plane.type.shape) == [n, channels, 1, *sides] else None
 
 
 def sum_volumes(op: ir.Operation, planes: PlanesOfVolumes) -> ir.Value:
     """Build the convolution over volumes."""
     kernel, start = op.operands[1], op.operands[2]
+    bias, fill = bias_of_groups(start), fill_of(start)
+    if has_one_filter(op) and (bias is not None or fill is not None):
+        number = arith.constant(start.type.element_type, 0.0) if fill is None else fill.operands[0]
+        return convolve_volumes(op, planes, bias, number)
     shape = [planes.volumes.type.shape[0], planes.positions, *start.type.shape[1:]]
     n, d, g, f, h, w, e, i, j = dims(9)
     steps = list(zip(steps_of(op, "strides"), steps_of(op, "dilations"), strict=True))
@@ -108,3 +121,40 @@ def sum_volumes(op: ir.Operation, planes: PlanesOfVolumes) -> ir.Value:
     indices = (n, g, depth, rows, columns), (g, f, e, i, j), (n, d, g, f, h, w)
     summed = sum_products(planes.volumes, kernel, unflat(start, MERGED, shape), indices, kernel.type.shape[2:])
     return flat(summed, MERGED)
+
+
+def has_one_filter(op: ir.Operation) -> bool:
+    """Return whether a grouped convolution has one filter per group."""
+    return bool(op.results[0].type.shape[2] == 1)
+
+
+def bias_of_groups(start: ir.Value) -> ir.Value | None:
+    """Return the vector that an initial value of groups broadcasts along channels; `None` if it does not."""
+    split = maker_named(start, "tensor.expand_shape")
+    return bias_of(split.operands[0]) if split is not None and split.operands[0].type.rank == len(SPLIT) else None
+
+
+def convolve_volumes(op: ir.Operation, planes: PlanesOfVolumes, bias: ir.Value | None, number: ir.Value) -> ir.Value:
+    """Build the convolution by the named operation of upstream, which one filter a group has."""
+    volumes = planes.volumes
+    n, channels, _, *plane = volumes.type.shape
+    *_, taps, _, _ = op.operands[1].type.shape
+    span = (planes.positions - 1) * planes.stride + (taps - 1) * planes.dilation + 1
+    offsets, sizes = [0, 0, planes.begins[0], 0, 0], [n, channels, span, *plane]
+    if sizes != list(volumes.type.shape):
+        part_type = ir.RankedTensorType.get(sizes, volumes.type.element_type)
+        volumes = tensor.extract_slice(part_type, volumes, [], [], [], offsets, sizes, [1] * 5)
+    shape = [n, channels, planes.positions, *op.results[0].type.shape[3:]]
+    into = filled(shape, volumes.type.element_type, number)
+    strides, dilations = [planes.stride, *steps_of(op, "strides")], [planes.dilation, *steps_of(op, "dilations")]
+    attributes = {
+        name: ir.Attribute.parse(f"dense<{steps}> : tensor<3xi64>")
+        for name, steps in (("strides", strides), ("dilations", dilations))
+    }
+    kernel = flat(op.operands[1], [[0, 1], [2], [3], [4]])
+    sums = linalg.depthwise_conv_3d_ncdhw_cdhw(volumes, kernel, outs=[into], **attributes)
+    whole = sums if bias is None else with_bias(sums, bias, 1)
+    order = [0, 2, 1, 3, 4]
+    room = tensor.empty([shape[d] for d in order], volumes.type.element_type)
+    merged = flat(linalg.transpose(whole, outs=[room], permutation=order).results[0], [[0, 1], [2], [3], [4]])
+    return unflat(merged, SPLIT, list(op.results[0].type.shape))
