@@ -1,6 +1,6 @@
 """Machines that are not this one, contraction payloads of every layout, configs, and a call of a compiled payload."""
 
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -203,6 +203,7 @@ def run_tuned(payload, inputs, machine, seed=None):
     return function(inputs), parts
 
 
+@lru_cache(maxsize=1)
 def compiled_tuned(payload, machine, seed=None):
     """A function that does for any inputs what `run_tuned` does, compiled once; its parts."""
     parts, steps = partition(payload), []

@@ -75,8 +75,9 @@ def test_products_with_zeros_of_a_pad_are_left_out_and_no_others(given, more, tm
     payload = loaded(tmp_path, convolution(*given, **more))
     inputs = payload.make_inputs(0)
     expected = run(payload, inputs, None, PLAIN)
-    agrees(payload, run_tuned(payload, inputs, this_machine())[0], expected)
     agrees(payload, run_tuned(payload, inputs, this_machine(), 3)[0], expected)
+    compute, _ = compiled_tuned(payload, MACHINES["avx512"])
+    agrees(payload, compute(inputs), expected)
     text = bufferized(payload)
     assert "affine.max" in text
     assert "linalg.fill" not in text, "zeros that nobody reads"
@@ -84,7 +85,6 @@ def test_products_with_zeros_of_a_pad_are_left_out_and_no_others(given, more, tm
     _, _, sides, window, pads = given
     (x, _), (k, kernel) = inputs.items()
     made = expected[0].shape[2:]
-    compute, _ = compiled_tuned(payload, MACHINES["avx512"])
     for tap in ([0] * len(window), [taps - 1 for taps in window]):
         infinite = kernel.copy()
         infinite[(slice(None), slice(None), *tap)] = np.inf
