@@ -38,8 +38,13 @@ XEON = find_target("sapphirerapids")
 ROUNDED = (BLOCK_DOTS, BLOCK_TILES, BLOCK_PANELS)
 ALL = (BLOCKS, *ROUNDED, BLOCK_WIDENED_TILES, WIDENED_BLOCKS)
 FEW_ROWS = ((1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544))
-of_every_format = pytest.mark.parametrize("form", FORMATS)
 of_every_family = pytest.mark.parametrize("family", ROUNDED, ids=lambda family: family.name)
+
+
+def in_turn(ways, of_each=1):
+    """Formats by ways, so many of the ways with each format: each way has some formats, and each format some ways."""
+    apart = len(ways) // of_each
+    return [(form, way) for i, form in enumerate(FORMATS) for j, way in enumerate(ways) if (i + j) % apart == 0]
 
 
 def with_formats(*shapes, first=0, step=2):
@@ -149,16 +154,13 @@ def test_knobs_change_no_result(family, config):
     check(family, product(16, 64, 256), "q4_0", **config)
 
 
-@of_every_format
-@pytest.mark.parametrize(
-    ("family", "config"),
-    [
-        (BLOCK_DOTS, {}),
-        (BLOCK_PANELS, {"columns": 16, "rows": 2, "vectors": 1, "piece": 32}),
-    ],  # few: LLVM unrolls steps
-    ids=["dots", "panels"],
-)
-def test_the_instructions_give_the_bits_of_their_emulation(family, config, form, monkeypatch):
+# Few: LLVM unrolls steps.
+WAYS = ((BLOCK_DOTS, {}), (BLOCK_PANELS, {"columns": 16, "rows": 2, "vectors": 1, "piece": 32}))
+
+
+@pytest.mark.parametrize(("form", "way"), in_turn(WAYS))
+def test_the_instructions_give_the_bits_of_their_emulation(form, way, monkeypatch):
+    family, config = way
     payload = product(16, 16, 160, form)
     inputs = payload.make_inputs(0)
     (by_instruction,) = computed(family, payload, inputs, **config)
@@ -167,9 +169,8 @@ def test_the_instructions_give_the_bits_of_their_emulation(family, config, form,
     np.testing.assert_array_equal(by_instruction, emulated)
 
 
-@of_every_format
-@pytest.mark.parametrize("family", [BLOCK_TILES, BLOCK_WIDENED_TILES], ids=lambda family: family.name)
-def test_a_matrix_unit_gives_the_bits_of_its_emulation(family, form, monkeypatch):
+@pytest.mark.parametrize(("form", "family"), in_turn((BLOCK_TILES, BLOCK_WIDENED_TILES)))
+def test_a_matrix_unit_gives_the_bits_of_its_emulation(form, family, monkeypatch):
     if not ask_for_tiles():
         pytest.skip("needs a matrix unit")
     payload = product(21, 16, 160, form)
@@ -201,9 +202,9 @@ def test_zeros_and_what_is_no_number_stay(family):
     assert np.isfinite(found[2:]).all()
 
 
-@of_every_format
-@pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
-def test_a_task_alone_computes_the_same(family, form):
+@pytest.mark.parametrize(("form", "family"), in_turn(ALL, of_each=2))
+def test_a_task_alone_computes_the_same(form, family):
+    """Whole payloads have every family with every format, above and below."""
     payload, given, exact = alone(form)
     (found,) = computed(family, payload, given)
     assert np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
