@@ -394,7 +394,7 @@ def test_bundle_that_does_not_hold_when_it_is_read_again_is_not_written(tmp_path
 
 
 def test_payload_without_a_contraction_is_tuned(tmp_path):
-    result, watcher = tune_into(tmp_path, load_payload("softmax,rows=9,cols=65"), 2)
+    result, watcher = tune_into(tmp_path, load_payload("softmax,rows=9,cols=33"), 2)
     assert result.max_error < 1e-5
     assert {trial.family for trial in watcher.trials} == {"fused"}
     assert result.roof_fraction is None or result.roof_fraction > 0

@@ -44,7 +44,7 @@ from autotune.worker.loading.own_code import untrusted
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
-SPEC = "matmul,m=24,n=32,k=40"
+SPEC = "matmul,m=24,n=32,k=24"
 EFFORT = Effort(samples=3, seconds=0.05, sample_seconds=1e-4)
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -229,7 +229,7 @@ def test_a_contract_that_says_what_none_may_is_refused(tmp_path, change, law):
 
 @pytest.mark.parametrize(
     ("sizes", "why"),
-    [("n = { multiple_of = 48 }", "is for n = "), ("m = 25", "is for m = 25, this has 24"), ("k = { most = 40 }", "")],
+    [("n = { multiple_of = 48 }", "is for n = "), ("m = 25", "is for m = 25, this has 24"), ("k = { most = 24 }", "")],
 )
 def test_sizes_bound_what_a_contract_covers(tmp_path, sizes, why):
     library = open_library(

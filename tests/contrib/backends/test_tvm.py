@@ -20,7 +20,7 @@ from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=3, seconds=0.05, sample_seconds=1e-4)
 SPECS = (
-    "matmul,m=24,n=32,k=40",
+    "matmul,m=24,n=32,k=24",
     "batch_matmul,batch=2,m=9,n=16,k=12",
     "softmax,rows=8,cols=32",
     "layer_norm,rows=8,cols=32",
