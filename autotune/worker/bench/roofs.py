@@ -59,9 +59,14 @@ def timed(runs: Sequence[Callable[[int], None]], effort: Effort) -> list[Samples
 
 def fma_rate(machine: Machine, chains: int) -> float:
     """Return the best rate of a loop of `chains` independent FMA chains, in operations per second."""
-    kernel = on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads)
-    (samples,) = timed([bind(kernel, machine).run], EFFORT)
+    run = reference_run(machine) if chains == REFERENCE_CHAINS else fma_run(machine, chains)
+    (samples,) = timed([run], EFFORT)
     return 2 * machine.threads * machine.lanes * chains * STEPS / min(samples.seconds)
+
+
+def fma_run(machine: Machine, chains: int) -> Callable[[int], None]:
+    """Compile a loop of `chains` independent FMA chains on every thread."""
+    return bind(on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads), machine).run
 
 
 def dot_rate(machine: Machine, precision: Precision) -> float:
@@ -99,7 +104,7 @@ def fork_seconds(machine: Machine) -> float:
 @lru_cache(maxsize=1)
 def reference_run(machine: Machine) -> Callable[[int], None]:
     """Return the reference kernel that is timed between samples: FMAs in registers, about 0.1 ms per call."""
-    return bind(on_threads(fma_payload(machine.lanes, REFERENCE_CHAINS, STEPS), machine.threads), machine).run
+    return fma_run(machine, REFERENCE_CHAINS)
 
 
 def reference_flops(machine: Machine) -> int:
