@@ -65,18 +65,28 @@ class Placed(torch.nn.Module):
         )
 
 
-@pytest.mark.parametrize("strange", [False, True])
-def test_elements_are_found_and_put_as_pytorch_does(strange, tmp_path):
+def draw_for_placed():
     generator = torch.Generator().manual_seed(1)
     x = torch.randint(-3, 3, (5, 7), generator=generator).float()
-    u = torch.randn(5, 9, generator=generator)
-    torch.export.save(torch.export.export(Placed().eval(), (x, u)), tmp_path / "model.pt2")
-    function = at.compile(str(tmp_path / "model.pt2"))
+    return x, torch.randn(5, 9, generator=generator)
+
+
+@pytest.fixture(scope="module")
+def placed(tmp_path_factory, warm_program_converters):
+    """The program of `Placed`, compiled once."""
+    path = tmp_path_factory.mktemp("placed") / "model.pt2"
+    torch.export.save(torch.export.export(Placed().eval(), draw_for_placed()), path)
+    return at.compile(str(path))
+
+
+@pytest.mark.parametrize("strange", [False, True])
+def test_elements_are_found_and_put_as_pytorch_does(strange, placed):
+    x, u = draw_for_placed()
     if strange:
         x[1, 2], x[1, 4], x[3, 0], u[0, 1] = float("nan"), float("inf"), -float("inf"), float("nan")
     with torch.no_grad():
         expected = Placed()(x, u)
-    for number, (got, wanted) in enumerate(zip(function(x.numpy(), u.numpy()).values(), expected, strict=True)):
+    for number, (got, wanted) in enumerate(zip(placed(x.numpy(), u.numpy()).values(), expected, strict=True)):
         np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, err_msg=str(number))
 
 
