@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy  # its parts are loaded when they are first used
 
 from autotune.core.ranks import chance_of_ranks, ways_to_rank
 

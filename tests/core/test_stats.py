@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy  # its parts are loaded when they are first used
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
