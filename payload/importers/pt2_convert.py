@@ -14,7 +14,7 @@ import numpy as np
 from autotune.core.host.tensor_file import hash_file
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
-from payload.importers import pt2_indices, pt2_order
+from payload.importers import pt2_indices, pt2_order, pt2_special
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     kernel_argument,
@@ -57,6 +57,7 @@ from payload.importers.pt2_values import (
 )
 from payload.importers.pt2_views import as_strided, pad_with_one
 from payload.importers.pt2_volumes import convolve_planes
+from payload.importers.pt2_views import as_strided, pad_with_one, rolled, with_diagonal
 from payload.programs import ProgramFile, is_byte
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.as_strided.default: as_strided,
         torch.ops.aten.cat.default: joined_of_some,
         torch.ops.aten.convolution.default: convolve_planes,
+        torch.ops.aten.diagonal_scatter.default: with_diagonal,
+        torch.ops.aten.roll.default: rolled,
         torch.ops.aten._cdist_forward.default: distances,
         torch.ops.aten.constant_pad_nd.default: pad_with_one,
         torch.ops.aten.div.Tensor_mode: divide,
@@ -249,6 +252,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten._embedding_bag.default: embedding_bag,
         torch.ops.aten._embedding_bag_forward_only.default: embedding_bag,
         torch.ops.aten.erfinv.default: inverse_of_erf,
+        torch.ops.aten.erfc.default: pt2_special.complement_of_erf,
+        torch.ops.aten.lgamma.default: pt2_special.log_of_gamma,
+        torch.ops.aten.digamma.default: pt2_special.digamma,
+        torch.ops.aten.i0.default: pt2_special.bessel_i0,
         torch.ops.aten.signbit.default: has_sign,
         torch.ops.aten.copysign.Tensor: with_sign,
         torch.ops.aten.cummax.default: pt2_order.running_most,

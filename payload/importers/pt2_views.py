@@ -1,7 +1,9 @@
-"""Decompositions of strided views and of negative pads in PyTorch's programs to reshapes and slices."""
+"""Decompositions of strided views, diagonals, rolls and negative pads in PyTorch's programs to simpler ops."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from payload.importers.pt2_indices import lying_as
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,3 +36,24 @@ def pad_with_one(x: "Tensor", pads: Sequence[int], value: float = 0.0) -> Any:  
         x = x.narrow(dim, max(-low, 0), x.shape[dim] - max(-low, 0) - max(-high, 0))
     rest = [max(pad, 0) for pad in pads]
     return torch.ops.aten.constant_pad_nd.default(x, rest, value) if any(rest) else x.clone()
+
+
+def with_diagonal(x: "Tensor", src: "Tensor", offset: int = 0, dim1: int = 0, dim2: int = 1) -> "Tensor":
+    """Decompose ``aten.diagonal_scatter``, which functionalized writes to a diagonal become."""
+    import torch  # noqa: PLC0415
+
+    matrices = x.movedim((dim1, dim2), (-2, -1))
+    rows, columns = matrices.shape[-2:]
+    is_on = torch.arange(columns) - torch.arange(rows).unsqueeze(-1) == offset
+    size = rows if offset >= 0 else columns  # elements are indexed by their row or column, whichever starts at 0
+    values = torch.nn.functional.pad(src, (0, size - src.shape[-1])).unsqueeze(-1 if offset >= 0 else -2)
+    result = torch.where(is_on, values, matrices).movedim((-2, -1), (dim1, dim2))
+    return lying_as(result, x)
+
+
+def rolled(x: "Tensor", shifts: "Sequence[int]", dims: "Sequence[int]" = ()) -> Any:  # noqa: ANN401
+    """Decompose ``aten.roll`` over all elements in order; over dimensions, it is left to the converter."""
+    if dims or not x.numel():
+        return NotImplemented
+    flat = x.reshape(-1)
+    return flat.roll(shifts[0], 0).reshape(x.shape)
