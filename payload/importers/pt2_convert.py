@@ -35,7 +35,7 @@ from payload.importers.pt2_encoder import encoder_layer
 from payload.importers.pt2_examples import whole_examples
 from payload.importers.pt2_fold import fold
 from payload.importers.pt2_gelu import gelu, has_sign, inverse_of_erf, power, with_sign
-from payload.importers.pt2_joined import joined_of_some
+from payload.importers.pt2_joined import joined_of_some, split_into_some
 from payload.importers.pt2_linalg import to_linalg
 from payload.importers.pt2_origins import drop_settings
 from payload.importers.pt2_phases import write_phases
@@ -223,6 +223,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.as_strided.default: as_strided,
         torch.ops.aten.cat.default: joined_of_some,
         torch.ops.aten.convolution.default: convolve_planes,
+        torch.ops.aten.split_with_sizes.default: split_into_some,
         torch.ops.aten.diagonal_scatter.default: with_diagonal,
         torch.ops.aten.roll.default: rolled,
         torch.ops.aten._cdist_forward.default: distances,

@@ -1,12 +1,13 @@
-"""Decomposition of concatenations with empty tensors, which payloads do not support."""
+"""Decompositions of concatenations and splits with empty tensors, which payloads do not support."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Result = Any  # a tensor, or `NotImplemented`: the op is left to the converter
+Result = Any  # a tensor, several, or `NotImplemented`: the op is left to the converter
 
 
 def joined_of_some(tensors: "Sequence[Tensor]", dim: int = 0) -> Result:
@@ -22,3 +23,10 @@ def joined_of_some(tensors: "Sequence[Tensor]", dim: int = 0) -> Result:
     if len(some) == 1:
         return some[0].clone(memory_format=layout)
     return torch.cat(some, dim).contiguous(memory_format=layout)
+
+
+def split_into_some(x: "Tensor", sizes: "Sequence[int]", dim: int = 0) -> Result:
+    """Decompose ``aten.split_with_sizes`` where parts have no elements; else it is left to the converter."""
+    if all(sizes):
+        return NotImplemented
+    return [x.narrow(dim, end - size, size) for size, end in zip(sizes, accumulate(sizes), strict=True)]

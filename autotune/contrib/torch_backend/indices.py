@@ -26,7 +26,9 @@ UNKNOWN = ("masked_scatter", "repeat_interleave")  # ops that access elements at
 NAMES = ("index", "indices", "offsets")  # arguments that are indices in any op
 CHOOSE_ALONG = ("topk", "sort", "max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin")
 GIVE_INDICES = ("argmax", "argmin", *CHOOSE_ALONG)  # ops that return indices of elements
-MOVES = frozenset({"clone", "contiguous", "repeat", "flip", "roll", "squeeze", "unfold", "lift_fresh_copy"})
+MOVES = frozenset(
+    {"clone", "contiguous", "repeat", "flip", "roll", "squeeze", "unfold", "lift_fresh_copy", "amax", "amin"}
+)
 PARTS = ("split", "split_with_sizes", "unbind", "chunk")
 MASKS = (torch.bool, torch.uint8)
 
@@ -146,7 +148,8 @@ def source_of(node: Node) -> Node | None:
         return None
     source = node.all_input_nodes[0]
     if node.target is operator.getitem:
-        return source.all_input_nodes[0] if name_of(source) in PARTS else None
+        is_copied = name_of(source) in PARTS or (name_of(source) in CHOOSE_ALONG and node.args[1] == 0)
+        return source.all_input_nodes[0] if is_copied else None
     if name_of(node) == "_to_copy":
         result, operand = node.meta["val"], source.meta["val"]
         return source if is_integral(operand) and is_integral(result) and result.itemsize >= operand.itemsize else None

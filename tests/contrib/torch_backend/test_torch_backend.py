@@ -363,6 +363,17 @@ def test_tensors_without_elements_are_joined(inference):
     assert torch.equal(x, before)
 
 
+def test_splits_may_have_parts_without_elements(inference):
+    def function(x):
+        _, gate, states = torch.split(x * 2, [0, 3, 5], -1)
+        return torch.sigmoid(gate) * states[:, :3], states + 1
+
+    x = torch.randn(4, 8)
+    for one, other in zip(compiled(function)(x), function(x), strict=True):
+        torch.testing.assert_close(one, other)
+    assert not sentences(inference)
+
+
 def test_the_largest_of_several_rows_may_be_viewed(inference):
     def function(x):
         weights, places = torch.topk(x.softmax(-1), 2)
