@@ -31,6 +31,7 @@ from autotune.contrib.torch_backend.options import BackendOptions, read_options
 from autotune.contrib.torch_backend.regions import warn_once
 from autotune.core.errors import OptionError
 
+FIRST_SIZES = 4  # sizes of a graph that are compiled when it is first called with them; others, the second time
 MOST_SIZES = 64  # maximum number of compiled sizes per graph
 # What an op that takes a number raises for a tensor of it: PyTorch's own, such as `torch.full`, and ops of libraries.
 TAKES_A_NUMBER = (RuntimeError, TypeError)
@@ -229,7 +230,10 @@ class FixedSizes(FakeTensorMode):  # type: ignore[misc]
 
 
 class SpecializedGraph:
-    """Graph of symbolic sizes, which is compiled for each combination of sizes with which it is called.
+    """Graph of symbolic sizes, which is compiled for combinations of sizes with which it is called.
+
+    A compilation takes longer than thousands of calls. Sizes that depend on data, such as the numbers of tokens that
+    experts receive, rarely recur. Beyond the first ones, sizes are therefore compiled when they recur.
 
     If a graph writes its inputs and these overlap, PyTorch runs it, since compiled functions assume no overlap. Real
     numbers that an operation only takes as numbers, such as the epsilon of a fused layer, are specialized like sizes.
@@ -242,11 +246,12 @@ class SpecializedGraph:
     def __init__(self, module: GraphModule, options: BackendOptions) -> None:
         self._module, self._options = module, options
         self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self._met: set[tuple[Any, ...]] = set()
         self._writes = False
         self._numbers: list[int] = []  # inputs that are such numbers, once an op is known to take one
 
     def __call__(self, *inputs: Any) -> Any:  # noqa: ANN401 - as PyTorch calls it
-        """Call the function of the inputs' sizes, which is compiled on the first call."""
+        """Call the function of the inputs' sizes, which is compiled on the first or second call with them."""
         if self._writes and overlap(inputs):
             return self._module(*inputs)
         function = self._compiled.get(self._key(inputs)) or self._specialize(inputs)
@@ -266,7 +271,13 @@ class SpecializedGraph:
             if len(self._compiled) >= MOST_SIZES:
                 warn_once(f"backend autotune: {MOST_SIZES} sizes of a graph are compiled, PyTorch runs others")
                 return None
-            warn_once("backend autotune: a graph is called with other sizes; it is compiled for each of them")
+            if len(self._compiled) >= FIRST_SIZES and self._key(inputs) not in self._met:
+                self._met.add(self._key(inputs))
+                return None
+            warn_once(
+                "backend autotune: a graph is called with other sizes; it is compiled for each of them, "
+                f"after {FIRST_SIZES} sizes on the second call"
+            )
             function = self._compile(inputs)
             if self._writes and overlap(inputs):  # which is known only now
                 return None

@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 
 import autotune as at  # noqa: E402
 from autotune.bundles import call  # noqa: E402
+from autotune.contrib.torch_backend import backend  # noqa: E402
 from autotune.contrib.torch_backend.calls import DerivedValues  # noqa: E402
 from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
 from autotune.contrib.torch_backend.regions import WARNED, BackendWarning, allowed_error  # noqa: E402
@@ -259,6 +260,22 @@ def test_attention_on_other_sizes(inference):
         x = torch.randn(2, tokens, 32)
         assert_close(ours(x), exact(x.double()))
     assert "compiled for each" in " ".join(sentences(inference))
+
+
+def test_after_the_first_sizes_others_are_compiled_on_the_second_call(monkeypatch):
+    sizes, functional = [], backend.functional
+
+    def counted(module, inputs, *options):
+        sizes.append(next(len(each) for each in inputs if each.shape[1:] == (4,) and len(each) != 3))
+        return functional(module, inputs, *options)
+
+    monkeypatch.setattr(backend, "functional", counted)
+    layer = nn.Linear(4, 3)
+    ours = torch.compile(layer, backend="autotune", dynamic=True)
+    for size in (2, 4, 5, 6, 7, 8, 7, 9, 7, 2):
+        x = torch.randn(size, 4)
+        assert_close(ours(x), layer(x))
+    assert sizes == [2, 4, 5, 6, 7]
 
 
 def test_ops_that_the_importer_does_not_cover(inference):
