@@ -39,7 +39,7 @@ from payload.importers.pt2_joined import joined_of_some, split_into_some
 from payload.importers.pt2_linalg import to_linalg
 from payload.importers.pt2_origins import drop_settings
 from payload.importers.pt2_phases import write_phases
-from payload.importers.pt2_pools import largest_of_windows
+from payload.importers.pt2_pools import largest_of_windows, with_batches
 from payload.importers.pt2_recurrent import recurrent_layer
 from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
@@ -271,7 +271,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.bucketize.Tensor: pt2_order.bucket_numbers,
         torch.ops.aten.bucketize.Scalar: pt2_order.bucket_numbers,
     }
-    return {**get_decomposition_table(), **ours}
+    return {**get_decomposition_table(), **with_batches(), **ours}
 
 
 def weights_of(program: "ExportedProgram") -> dict[str, Array]:

@@ -1,17 +1,19 @@
-"""Decomposition of adaptive max pooling with windows of different sizes, which torch-mlir lowers as if they were equal.
+"""Decompositions of pools that torch-mlir lowers to other ones, or refuses: adaptive max pools, pools without a batch.
+
+An adaptive max pool may have windows of different sizes, which torch-mlir lowers as if they were equal.
 
     y[i] = max of x[i * n // m], .., x[ceil((i + 1) * n / m) - 1],  n elements, m windows
 
 Here every window is gathered by indices of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Result = Any  # two tensors, or `NotImplemented`: the op is left to the converter
+Result = Any  # a tensor, two tensors, or `NotImplemented`: the op is left to the converter
 
 
 def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
@@ -23,7 +25,8 @@ def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
 
     count = len(output_size)
     sizes = tuple(x.shape[-count:])
-    if not x.numel() or all(size % windows == 0 for size, windows in zip(sizes, output_size, strict=True)):
+    is_even = all(size % windows == 0 for size, windows in zip(sizes, output_size, strict=True))
+    if not x.numel() or (is_even and x.dim() == count + 2):
         return NotImplemented
     rows, first = x, x.dim() - count
     position = torch.zeros((), dtype=torch.int64)
@@ -42,3 +45,30 @@ def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
     rows, position = rows.permute(order).flatten(-count), position.permute(*outer, *inner).flatten(-count)
     values, chosen = rows.max(-1)
     return values, position.expand(rows.shape).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+
+
+def with_batch(op: Any, rank: int) -> Callable[..., Result]:  # noqa: ANN401 - an op of PyTorch
+    """Return a decomposition of a pool of a tensor without a batch dimension to that of a batch of one.
+
+    Args:
+        op: The pool.
+        rank: Rank of a tensor with a batch dimension; other tensors are left to the converter.
+    """
+
+    def pooled(x: "Tensor", *arguments: Any, **named: Any) -> Result:  # noqa: ANN401 - as the op has them
+        if x.dim() == rank or not x.numel():
+            return NotImplemented
+        result = op(x.unsqueeze(0), *arguments, **named)
+        return tuple(each.squeeze(0) for each in result) if isinstance(result, tuple) else result.squeeze(0)
+
+    return pooled
+
+
+def with_batches() -> dict[Any, Callable[..., Result]]:
+    """Return the decompositions of pools without a batch dimension, by op."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    aten = torch.ops.aten
+    planes = (aten.max_pool2d.default, aten.max_pool2d_with_indices.default, aten.avg_pool2d.default)
+    volumes = (aten.max_pool3d.default, aten.max_pool3d_with_indices.default, aten.avg_pool3d.default)
+    return {op: with_batch(op, rank) for rank, ops in ((4, planes), (5, volumes)) for op in ops}

@@ -145,6 +145,21 @@ def test_bytes_by_numbers_are_imported(tmp_path):
     np.testing.assert_array_equal(got, expected)
 
 
+class Pools(nn.Module):
+    """Pools of tensors without a batch dimension."""
+
+    def forward(self, plane, volume):
+        planes = [nn.functional.max_pool2d(plane, 3, 1, 1), nn.functional.avg_pool2d(plane, 3, 1, 1)]
+        wide = nn.functional.interpolate(nn.functional.adaptive_max_pool2d(plane, 4)[None], (8, 8))[0]
+        volumes = [nn.functional.max_pool3d(volume, 2), nn.functional.avg_pool3d(volume, 2)]
+        return torch.cat([each.reshape(-1) for each in (*planes, wide, *volumes)])
+
+
+def test_pools_without_a_batch_are_imported(tmp_path):
+    got, expected = compiled(Pools(), (torch.randn(2, 8, 8), torch.randn(2, 4, 6, 8)), tmp_path)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
 class Shifts(nn.Module):
     """Shifts by counts of which some are below 0 or as large as there are bits, and truth values by one."""
 
