@@ -55,9 +55,8 @@ from payload.importers.pt2_values import (
     kernels_of,
     to_numpy,
 )
-from payload.importers.pt2_views import as_strided, pad_with_one
-from payload.importers.pt2_volumes import convolve_planes
 from payload.importers.pt2_views import as_strided, pad_with_one, rolled, with_diagonal
+from payload.importers.pt2_volumes import convolve_planes
 from payload.programs import ProgramFile, is_byte
 
 if TYPE_CHECKING:
