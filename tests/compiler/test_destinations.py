@@ -2,14 +2,17 @@
 
 import numpy as np
 from compile_support import schedule
-from tuning_support import MACHINES, agrees, default_steps, run, tensor, tensor_payload
+from tuning_support import MACHINES, agrees, default_steps, family_for, run, tensor, tensor_payload, write_step
 
 from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
+from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
 from autotune.core.scripts.assembly import assemble, panels_of
+from autotune.tuning.candidates import candidate_alone
 
 SIZE = 32
 WHOLE, ROW = tensor((SIZE, SIZE)), tensor((SIZE,))
@@ -101,3 +104,32 @@ def test_a_fill_that_ops_behind_a_group_read_too_does_not_abort_the_process():
     assert [len(task.ops) for task in parts.tasks] == [2, 1, 1]
     with context():
         schedule(parse(parts.payload.text, "the whole"), assemble(default_steps(parts, MACHINES["avx2"])))
+
+
+OFFSET = """#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func @f(%a: tensor<8x12xf32>, %b: tensor<12x600xf32>, %c: tensor<8xf32>) -> tensor<8x600xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x600xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<8x600xf32>) -> tensor<8x600xf32>
+  %p = linalg.matmul ins(%a, %b : tensor<8x12xf32>, tensor<12x600xf32>) outs(%z : tensor<8x600xf32>)
+    -> tensor<8x600xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%p, %c : tensor<8x600xf32>, tensor<8xf32>) outs(%e : tensor<8x600xf32>) {
+  ^bb0(%v: f32, %u: f32, %o: f32):
+    %s = arith.addf %v, %u : f32
+    linalg.yield %s : f32
+  } -> tensor<8x600xf32>
+  return %r : tensor<8x600xf32>
+}"""
+
+
+def test_a_task_alone_writes_rows_with_peeled_ends_where_they_are_wanted():
+    """Its text has an empty tensor for the result; the pieces of a row were written there, and copied."""
+    machine = MACHINES["avx512"]
+    (task,) = partition(read_payload("offset.mlir", OFFSET)).tasks
+    family = family_for(task)
+    config = {**family.default(task, machine), "fuse": False, "columns": 0, "rows": 8, "vectors": 2}
+    step = write_step(task, family, config, machine)
+    text = compile_to("bufferized", task.payload, candidate_alone(step)).text
+    assert "copy" not in text

@@ -14,8 +14,14 @@ SIDE = 211  # no multiple of a vector
 KIND, TURNED = "affine_map<(r, c) -> (r, c)>", "affine_map<(r, c) -> (c, r)>"
 
 
-def payload_of(side, *results):
-    """A payload whose e = exp(x), s = sum of e, and whose results are written so, each with the map of e there."""
+def payload_of(side, *results, shape=None):
+    """A payload whose e = exp(x), s = sum of e, and whose results are written so, each with the map of e there.
+
+    Args:
+        side: Rows and columns of x.
+        results: Op and map of each result.
+        shape: Shape of a single result, as ``1x3x3``; by default that of x.
+    """
     kind = f"tensor<{side}x{side}xf32>"
     ops = "\n".join(
         f"""%r{n} = linalg.generic {{indexing_maps = [{amap}, affine_map<(r, c) -> ()>, {KIND}],
@@ -27,6 +33,11 @@ def payload_of(side, *results):
         for n, (op, amap) in enumerate(results)
     )
     names, kinds = (", ".join(each) for each in ([f"%r{n}" for n in range(len(results))], [kind] * len(results)))
+    if shape is not None:
+        sizes = shape.replace("x", ", ")
+        names, kinds = "%y", f"tensor<{shape}xf32>"
+        ops += f"""
+      %y = tensor.expand_shape %r0 [[0, 1], [2]] output_shape [{sizes}] : {kind} into {kinds}"""
     return read_payload(
         "scaled.mlir",
         f"""func.func @scaled(%x: {kind}) -> ({kinds}) {{
@@ -42,6 +53,11 @@ def payload_of(side, *results):
     )
 
 
+def held_in(text, side):
+    """The lines of a program that give a buffer of the size of x."""
+    return [line for line in text.splitlines() if "memref.view" in line and line.endswith(f"memref<{side}x{side}xf32>")]
+
+
 @pytest.mark.parametrize(
     ("side", "results", "buffers"),
     [
@@ -55,8 +71,7 @@ def payload_of(side, *results):
 def test_a_buffer_lies_in_a_result_where_each_element_is_read_before_it_is_written(side, results, buffers):
     payload, machine = payload_of(side, *results), this_machine()
     text = compile_to("arena", payload, default_candidate(partition(payload), machine)).text
-    held = [line for line in text.splitlines() if "memref.view" in line and line.endswith(f"memref<{side}x{side}xf32>")]
-    assert len(held) == buffers
+    assert len(held_in(text, side)) == buffers
     inputs = payload.make_inputs(0)
     given, _ = run_tuned(payload, inputs, machine)
     (x,) = inputs.values()
@@ -65,3 +80,13 @@ def test_a_buffer_lies_in_a_result_where_each_element_is_read_before_it_is_writt
         mine = e.T if amap == TURNED else e
         wanted = mine / e.sum() if op == "arith.divf" else mine * e.sum()
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_a_buffer_lies_in_a_result_of_another_shape():
+    payload, machine = payload_of(SIDE, ("arith.divf", KIND), shape=f"1x{SIDE}x{SIDE}"), this_machine()
+    assert not held_in(compile_to("arena", payload, default_candidate(partition(payload), machine)).text, SIDE)
+    inputs = payload.make_inputs(0)
+    (found,), _ = run_tuned(payload, inputs, machine)
+    (x,) = inputs.values()
+    e = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(found, (e / e.sum())[None], rtol=1e-5)

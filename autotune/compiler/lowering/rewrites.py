@@ -16,6 +16,7 @@ from autotune.compiler.passes.apart import Apart, set_apart
 from autotune.compiler.passes.arena import check_room, plan_arena
 from autotune.compiler.passes.block_copies import copy_blocks
 from autotune.compiler.passes.byte_rounding import round_bytes, rounds
+from autotune.compiler.passes.destinations import write_task_to_results
 from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.extrema import look_for_nan_apart
@@ -78,6 +79,7 @@ class Unit:
         repeated: Whether ops share a tag, or many ops have one, so that equal loop nests are outlined to one function.
         pads: Whether slices of tensors are filled, as pads are.
         rounds: Whether values are rounded to even, as in quantization.
+        alone: Whether the module is a task alone, which partitioning has not rewritten.
         apart: Fusion groups that are outlined into functions while schedules are applied.
     """
 
@@ -99,6 +101,7 @@ class Unit:
     repeated: bool = False
     pads: bool = False
     rounds: bool = False
+    alone: bool = False
     apart: list[Apart] = field(default_factory=list)
 
     @classmethod
@@ -114,7 +117,7 @@ class Unit:
         roles = tuple(argument.role for argument in payload.arguments)
         threads = threads_of(candidate.pipeline)
         unit = cls(module, payload.entry, roles, kernels=candidate.kernels, threads=threads)
-        unit.matrix_unit = tiles_here() == "amx"
+        unit.matrix_unit, unit.alone = tiles_here() == "amx", script is not None and candidate.text is None
         if isinstance(script, ChosenScript):
             unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)
         elif script is not None:
@@ -288,13 +291,20 @@ REWRITES = (
         before=SCRIPT,
         needed=lambda unit: replaces_parts(unit.module),
     ),
+    Rewrite(
+        "destinations",
+        1,
+        lambda unit: write_task_to_results(unit.module, unit.entry),
+        before="online-softmax",
+        needed=lambda unit: unit.alone,
+    ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(
         "block-copies", 3, lambda unit: copy_blocks(unit.module), before="arena", needed=lambda unit: unit.plans_arena
     ),
     Rewrite(
         "scratch-results",
-        1,
+        2,
         lambda unit: share_results(unit.module),
         before="arena",
         needed=lambda unit: unit.plans_arena,

@@ -21,6 +21,7 @@ from autotune.compiler.passes.marked_loops import parents
 from autotune.compiler.passes.zeros import BOUNDS
 
 LEAST_BYTES = 1 << 17  # of a buffer: smaller ones stay in L2 beside the result, whose alignment is unknown
+RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 LOADS = ("memref.load", "vector.load", "vector.maskedload")
 STORES = ("memref.store", "vector.store", "vector.maskedstore")
 Sum = tuple[dict[ir.Value, int], int]  # linear combination: factor by value, and a constant
@@ -68,7 +69,7 @@ class StoredResult:
     """A large function argument of which all elements are stored, and none are loaded.
 
     Attributes:
-        value: Function argument.
+        value: Function argument, or the only view that is used of it, which reshapes it.
         stores: All of its stores.
     """
 
@@ -78,12 +79,13 @@ class StoredResult:
     @classmethod
     def of(cls, argument: ir.Value) -> "StoredResult | None":
         """Analyze an argument; return `None` if it is not such a result."""
+        value = reshaped(argument)
         try:
-            stores = tuple(accesses(argument)) if is_large(argument.type) else ()
+            stores = tuple(accesses(value)) if is_large(argument.type) else ()
             count = sum(each.elements * each.times for each in stores) if all(each.stores for each in stores) else 0
         except UnknownUseError:
             return None
-        return cls(argument, stores) if stores and count == prod(argument.type.shape) else None
+        return cls(value, stores) if stores and count == prod(argument.type.shape) else None
 
     def may_hold(self, buffer: ir.Value, numbers: dict[ir.Operation, int]) -> bool:
         """Return whether a buffer may share its memory."""
@@ -117,9 +119,19 @@ def share_among(function: ir.Operation, results: list[StoredResult]) -> None:
     for alloc in reversed(steps.allocs):
         target = next((result for result in results if result.may_hold(alloc.results[0], steps.numbers)), None)
         if target is not None:
+            if isinstance(target.value.owner, ir.Operation | ir.OpView):
+                target.value.owner.move_before(function.regions[0].blocks[0].operations[0])
             alloc.results[0].replace_all_uses_with(target.value)
             alloc.erase()
             results.remove(target)
+
+
+def reshaped(argument: ir.Value) -> ir.Value:
+    """Return the static reshape of an argument that is its only use; the argument itself if there is none."""
+    users = [use.owner.operation for use in argument.uses]
+    if len(users) != 1 or users[0].name not in RESHAPES or len(users[0].operands) > 1:
+        return argument
+    return users[0].results[0]
 
 
 def is_large(mlir_type: ir.Type) -> bool:

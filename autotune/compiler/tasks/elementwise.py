@@ -54,15 +54,21 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
 
     module.operation.walk(erase)
     run_passes(module, "builtin.module(canonicalize)")
-    # this pass replaces an empty tensor by the buffer of a result; one shared by two operations, for both of them
-    own_destinations(find_function(module, str(symbol(function))))
-    run_passes(module, "builtin.module(eliminate-empty-tensors)")
-    module.operation.walk(skip_settled_copy)
-    own_destinations(find_function(module, str(symbol(function))))
-    fused = find_function(module, str(symbol(function)))
+    name = str(symbol(function))
+    write_to_results(module, name)
+    fused = find_function(module, name)
     for op, _ in list(structured_ops(fused.regions[0].blocks[0])):
         cut_at_constants(op.operation)
     bound_empties(fused)
+
+
+def write_to_results(module: ir.Module, name: str) -> None:
+    """Let the operations of a function write its results to their buffers, not to empty tensors, in place."""
+    # the pass replaces an empty tensor by the buffer of a result; one shared by two operations, for both of them
+    own_destinations(find_function(module, name))
+    run_passes(module, "builtin.module(eliminate-empty-tensors)")
+    module.operation.walk(skip_settled_copy)
+    own_destinations(find_function(module, name))
 
 
 def compute_for_each_reader(function: ir.OpView) -> bool:
