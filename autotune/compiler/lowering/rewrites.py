@@ -296,7 +296,7 @@ REWRITES = (
         1,
         lambda unit: write_task_to_results(unit.module, unit.entry),
         before="online-softmax",
-        needed=lambda unit: unit.alone,
+        needed=lambda unit: unit.alone and is_ours(unit.text or ""),
     ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(

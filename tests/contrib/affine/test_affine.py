@@ -103,7 +103,7 @@ def test_its_rewrites_are_part_of_what_identifies_a_trial():
     assert identity.text == f"// loops by upstream's affine passes (affine@1)\n{step.program.body}"
     with context():
         unit = Unit.open(task.payload, Candidate(assemble([step]), TAIL))
-        assert requested_rewrites(unit) == ("affine@1",)
+        assert requested_rewrites(unit) == ("destinations@1", "affine@1")
         assert rewrites_now(1, ["affine@0"])[-1] == "affine@1"
         assert rewrites_now(1, ["zeros@1"]) == rewrites_on(1)
 
