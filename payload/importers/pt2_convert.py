@@ -56,7 +56,7 @@ from payload.importers.pt2_values import (
     to_numpy,
 )
 from payload.importers.pt2_views import as_strided, pad_with_one, rolled, with_diagonal
-from payload.importers.pt2_volumes import convolve_planes
+from payload.importers.pt2_volumes import convolve_planes, has_volumes
 from payload.programs import ProgramFile, is_byte
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: reading it, with PyTorch")
     file = ProgramFile(path)
     exported = load_exported(file)
-    program, decomposed = decompose(at_sizes(exported, sizes), decompositions())
+    sized = at_sizes(exported, sizes)
+    program, decomposed = decompose(sized, decompositions(volumes=has_volumes(sized.graph)))
     weights = weights_of(program)
     graph, constants = fold_constants(decomposed, buffers_of(program))
     weights |= constants
@@ -200,8 +201,12 @@ def load_exported(file: ProgramFile) -> "ExportedProgram":
     return program
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return the decompositions into ops that torch-mlir lowers, by op."""
+def decompositions(*, volumes: bool) -> dict[Any, Callable[..., Any]]:
+    """Return the decompositions into ops that torch-mlir lowers, by op.
+
+    Args:
+        volumes: Whether the program convolves volumes.
+    """
     import torch  # noqa: PLC0415 - comes with an extra
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
 
@@ -221,7 +226,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.adaptive_max_pool3d.default: largest_of_windows,
         torch.ops.aten.as_strided.default: as_strided,
         torch.ops.aten.cat.default: joined_of_some,
-        torch.ops.aten.convolution.default: convolve_planes,
+        **({torch.ops.aten.convolution.default: convolve_planes} if volumes else {}),
         torch.ops.aten.split_with_sizes.default: split_into_some,
         torch.ops.aten.diagonal_scatter.default: with_diagonal,
         torch.ops.aten.roll.default: rolled,

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.fx import Graph
 
 VOLUME = 5  # rank of a batch of volumes
 Result = Any  # a tensor, or `NotImplemented`: the op is left to the converter
+
+
+def has_volumes(graph: "Graph") -> bool:
+    """Return whether a graph convolves volumes; otherwise, convolutions need not be traced for a decomposition."""
+    kernels = [node.args[1] for node in graph.nodes if "conv" in str(node.target) and len(node.args) > 1]
+    return any(kernel.meta["val"].dim() == VOLUME for kernel in kernels if "val" in getattr(kernel, "meta", {}))
 
 
 def convolve_planes(  # noqa: PLR0917 - the signature is PyTorch's

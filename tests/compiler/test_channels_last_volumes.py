@@ -78,6 +78,22 @@ func.func @f(%x: {kind(*GIVEN)}, %k: {first}, %b: {kind(filters)}, %l: {second})
 }}"""
 
 
+def padded_convolution(channels, filters):
+    """A convolution of wide padding, as of a transposed one."""
+    x, p = kind(1, channels, 8, 8, 12), kind(1, channels, 12, 12, 20)
+    k, y = kind(filters, channels, 3, 3, 5), kind(1, filters, 10, 10, 16)
+    return f"""func.func @f(%x: {x}, %k: {k}) -> {y} {{
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 0, 2, 2, 4] high[0, 0, 2, 2, 4] {{
+  ^bb0(%a0: index, %a1: index, %a2: index, %a3: index, %a4: index):
+    tensor.yield %zero : f32
+  }} : {x} to {p}
+  {start("z", "0.0", 1, filters, 10, 10, 16)}
+  %r = linalg.conv_3d_ncdhw_fcdhw ins(%p, %k : {p}, {k}) outs(%z : {y}) -> {y}
+  return %r : {y}
+}}"""
+
+
 def phases(channels, filters):
     """Four phases of a transposed convolution with steps of 2, 1 and 2, concatenated and spread."""
     sides, strides = (4, 5, 6), (2, 1, 2)
@@ -142,7 +158,7 @@ def grouped(groups, channels, filters, *, strides=(1, 2, 1), dilation=1, combine
 }}"""
 
 
-def turned(text):
+def converted(text):
     """A module as it is once its convolutions have channels last."""
     with context():
         module = parse(text, "mine")
@@ -165,23 +181,29 @@ def test_a_net_gives_what_it_did(filters, reduced, tmp_path):
         agrees(payload, run_tuned(payload, inputs, this_machine(), seed)[0], expected)
 
 
-def test_between_convolutions_nothing_is_turned(tmp_path):
-    text = turned(loaded(tmp_path, net(16)).text)
+def test_between_convolutions_nothing_is_transposed(tmp_path):
+    text = converted(loaded(tmp_path, net(16)).text)
     assert text.count("conv_3d_ndhwc_dhwcf") == 2
     assert "conv_3d_ncdhw" not in text
-    assert text.count("linalg.generic") == 6  # turns of the input, two kernels and the result; the bound and the pool
+    assert text.count("linalg.generic") == 6  # four transposes, the bound and the pool
+
+
+@pytest.mark.parametrize(("filters", "is_converted"), [(16, True), (2, False)])
+def test_volumes_are_converted_where_fewer_vectors_are_multiplied(filters, is_converted, tmp_path):
+    payload = loaded(tmp_path, padded_convolution(16, filters))
+    assert ("conv_3d_ndhwc" in converted(payload.text)) == is_converted
 
 
 def test_few_filters_at_the_end_stay_along_rows(tmp_path):
-    text = turned(loaded(tmp_path, phases(16, 1)).text)
+    text = converted(loaded(tmp_path, phases(16, 1)).text)
     assert "conv_3d_ndhwc" not in text
     assert "autotune.together" not in text
 
 
 @pytest.mark.parametrize(("channels", "filters"), [(24, 16), (5, 19)])
-def test_phases_are_written_to_every_other_place_at_once(channels, filters, tmp_path):
+def test_phases_are_written_to_every_other_position_at_once(channels, filters, tmp_path):
     payload = loaded(tmp_path, phases(channels, filters))
-    text = turned(payload.text)
+    text = converted(payload.text)
     assert text.count("[1, 2, 1, 2, 1] : " + kind(2, 4, 5, 6, filters)) == 4
     assert text.count("tensor.pad") == 1 + 3  # the fourth is wider than each other along no dimension
     inputs = payload.make_inputs(0)
@@ -192,11 +214,11 @@ def test_phases_are_written_to_every_other_place_at_once(channels, filters, tmp_
 @pytest.mark.parametrize(("groups", "channels", "filters"), [(3, 4, 16), (4, 2, 1), (2, 1, 5)])
 def test_groups_have_channels_last(groups, channels, filters, more, tmp_path):
     payload = loaded(tmp_path, grouped(groups, channels, filters, **more))
-    assert kind(2, 5, 9, 8, groups, channels) in turned(payload.text)
+    assert kind(2, 5, 9, 8, groups, channels) in converted(payload.text)
     inputs = payload.make_inputs(0)
     agrees(payload, run_tuned(payload, inputs, this_machine())[0], run(payload, inputs, None, PLAIN))
 
 
 def test_what_is_no_sum_of_products_stays(tmp_path):
     payload = loaded(tmp_path, grouped(3, 4, 5, combine="arith.maximumf"))
-    assert kind(2, 5, 9, 8, 3, 4) not in turned(payload.text)
+    assert kind(2, 5, 9, 8, 3, 4) not in converted(payload.text)

@@ -13,7 +13,7 @@ from math import prod
 from mlir import ir
 
 from autotune.compiler.ir.values import is_constant, maker_named, static_slice, trip_count
-from autotune.compiler.ir.views import DYNAMIC
+from autotune.compiler.ir.views import DYNAMIC, RESHAPES
 from autotune.compiler.passes.block_copies import bytes_of_row
 from autotune.compiler.passes.lifetimes import Steps
 from autotune.compiler.passes.loads import VIEW, linear
@@ -21,7 +21,6 @@ from autotune.compiler.passes.marked_loops import parents
 from autotune.compiler.passes.zeros import BOUNDS
 
 LEAST_BYTES = 1 << 17  # of a buffer: smaller ones stay in L2 beside the result, whose alignment is unknown
-RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 LOADS = ("memref.load", "vector.load", "vector.maskedload")
 STORES = ("memref.store", "vector.store", "vector.maskedstore")
 Sum = tuple[dict[ir.Value, int], int]  # linear combination: factor by value, and a constant

@@ -85,14 +85,19 @@ def is_split(op: ir.Operation | None) -> bool:
 
 def steps_of_groups(op: ir.Operation) -> Steps | None:
     """Return the stride and dilation along each spatial dimension of a grouped convolution; `None` for any other."""
-    if op.name in KERNELS:
-        return list(zip(steps_of(op, "strides"), steps_of(op, "dilations"), strict=True))
-    return steps_of_volumes(op)
+    return named_steps(op) if op.name in KERNELS else steps_of_volumes(op)
+
+
+def named_steps(op: ir.Operation) -> Steps:
+    """Return the stride and dilation along each spatial dimension of a named convolution."""
+    return list(zip(steps_of(op, "strides"), steps_of(op, "dilations"), strict=True))
 
 
 def steps_of_volumes(op: ir.Operation) -> Steps | None:
     """Match a grouped convolution over volumes, with loops (n, g, f, d, h, w, c, e, i, j); `None` if it is none."""
-    nest = loop_nest(op) if op.name == "linalg.generic" and len(op.operands) == 3 and len(op.results) == 1 else None
+    if op.name != "linalg.generic" or len(op.operands) != 3 or len(op.results) != 1 or op.results[0].type.rank != 6:
+        return None
+    nest = loop_nest(op)
     if nest is None or len(nest.sizes) != 10 or not sums_products(op):
         return None
     read, kernel, written = indexing_maps(op)
@@ -101,8 +106,8 @@ def steps_of_volumes(op: ir.Operation) -> Steps | None:
     if len(read.results) != 6 or dimensions(read)[:3] != [0, 1, 6]:
         return None
     axes = [axis_of(expr, 3 + d, nest.sizes) for d, expr in enumerate(list(read.results)[3:])]
-    found = [axis for d, axis in enumerate(axes) if axis is not None and axis.loop == 7 + d]
-    return [(axis.stride, axis.dilation) for axis in found] if len(found) == len(axes) else None
+    matched = [axis for d, axis in enumerate(axes) if axis is not None and axis.loop == 7 + d]
+    return [(axis.stride, axis.dilation) for axis in matched] if len(matched) == len(axes) else None
 
 
 def sums_products(op: ir.Operation) -> bool:

@@ -14,9 +14,10 @@ from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.ir.values import fill_of, maker, maker_named, permutation_of, reassociation, static_slice
-from autotune.compiler.normalise.convolution.grouped import read_at, sum_products
+from autotune.compiler.normalise.convolution.channels_first import cut
+from autotune.compiler.normalise.convolution.grouped import named_steps, read_at, sum_products
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
-from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
+from autotune.compiler.normalise.convolution.windows import bias_of, step_attributes, steps_of, with_bias
 from autotune.compiler.normalise.emit import dims, filled, flat, unflat
 
 CONVOLUTION = "linalg.conv_2d_ngchw_gfchw"
@@ -115,8 +116,7 @@ def sum_volumes(op: ir.Operation, planes: PlanesOfVolumes) -> ir.Value:
         return convolve_volumes(op, planes, bias, number)
     shape = [planes.volumes.type.shape[0], planes.positions, *start.type.shape[1:]]
     n, d, g, f, h, w, e, i, j = dims(9)
-    steps = list(zip(steps_of(op, "strides"), steps_of(op, "dilations"), strict=True))
-    rows, columns = read_at(steps, (h, w), (i, j))
+    rows, columns = read_at(named_steps(op), (h, w), (i, j))
     depth = d * planes.stride + e * planes.dilation + planes.begins[0]
     indices = (n, g, depth, rows, columns), (g, f, e, i, j), (n, d, g, f, h, w)
     summed = sum_products(planes.volumes, kernel, unflat(start, MERGED, shape), indices, kernel.type.shape[2:])
@@ -136,21 +136,15 @@ def bias_of_groups(start: ir.Value) -> ir.Value | None:
 
 def convolve_volumes(op: ir.Operation, planes: PlanesOfVolumes, bias: ir.Value | None, number: ir.Value) -> ir.Value:
     """Build the convolution by the named operation of upstream, which one filter a group has."""
-    volumes = planes.volumes
-    n, channels, _, *plane = volumes.type.shape
+    n, channels, _, *plane = planes.volumes.type.shape
     *_, taps, _, _ = op.operands[1].type.shape
     span = (planes.positions - 1) * planes.stride + (taps - 1) * planes.dilation + 1
-    offsets, sizes = [0, 0, planes.begins[0], 0, 0], [n, channels, span, *plane]
-    if sizes != list(volumes.type.shape):
-        part_type = ir.RankedTensorType.get(sizes, volumes.type.element_type)
-        volumes = tensor.extract_slice(part_type, volumes, [], [], [], offsets, sizes, [1] * 5)
+    volumes = cut(planes.volumes, [0, 0, planes.begins[0], 0, 0], [n, channels, span, *plane])
     shape = [n, channels, planes.positions, *op.results[0].type.shape[3:]]
     into = filled(shape, volumes.type.element_type, number)
-    strides, dilations = [planes.stride, *steps_of(op, "strides")], [planes.dilation, *steps_of(op, "dilations")]
-    attributes = {
-        name: ir.Attribute.parse(f"dense<{steps}> : tensor<3xi64>")
-        for name, steps in (("strides", strides), ("dilations", dilations))
-    }
+    attributes = step_attributes(
+        [planes.stride, *steps_of(op, "strides")], [planes.dilation, *steps_of(op, "dilations")]
+    )
     kernel = flat(op.operands[1], [[0, 1], [2], [3], [4]])
     sums = linalg.depthwise_conv_3d_ncdhw_cdhw(volumes, kernel, outs=[into], **attributes)
     whole = sums if bias is None else with_bias(sums, bias, 1)

@@ -98,7 +98,12 @@ def steps_of(op: ir.Operation, name: str) -> tuple[int, ...]:
 
 def attributes_of_steps(op: ir.Operation) -> dict[str, ir.Attribute]:
     """Return the strides and dilations of a named convolution or pool, as attributes for another one."""
-    values = {name: list(steps_of(op, name)) for name in ("strides", "dilations")}
+    return step_attributes(steps_of(op, "strides"), steps_of(op, "dilations"))
+
+
+def step_attributes(strides: Sequence[int], dilations: Sequence[int]) -> dict[str, ir.Attribute]:
+    """Return strides and dilations as attributes of a named convolution or pool."""
+    values = {"strides": list(strides), "dilations": list(dilations)}
     return {name: ir.Attribute.parse(f"dense<{steps}> : tensor<{len(steps)}xi64>") for name, steps in values.items()}
 
 
